@@ -21,7 +21,7 @@ import (
 
 const (
 	// life bounds a browser: what hangs fails its test.
-	life = 5 * time.Minute
+	life = 15 * time.Minute
 	// patience bounds what a page is to come to.
 	patience = time.Minute
 	// answers bounds one question to a page, whose answer a navigation can lose.

@@ -104,6 +104,39 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// TestCancelAsTheCommandBegins: whenever a client gives up, its command does not run on.
+func TestCancelAsTheCommandBegins(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	s := client{url: d.URL, version: modern}.connect(t)
+	id := begin(t, s)
+	defer good(t, s, "stop_session", object{"session_id": id})
+	for i := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond/2)
+		_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "execute_terminal", Arguments: object{"session_id": id, "command": "sleep 600", "timeout": 300}})
+		cancel()
+		if err == nil {
+			t.Fatal("the call ended")
+		}
+	}
+	until(t, "the end of all", func() bool {
+		res, err := http.Get(d.URL + "/v1/sandboxes/" + id + "/execs?limit=100")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		var list struct{ Execs []struct{ Status string } }
+		if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range list.Execs {
+			if x.Status != "done" && x.Status != "error" {
+				return false
+			}
+		}
+		return len(list.Execs) > 0
+	})
+}
+
 // TestStop: a daemon that stops ends streams, tells those who wait, and leaves
 // commands running.
 func TestStop(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // smallHost makes a file system of its own to be the host.
@@ -237,6 +238,10 @@ func TestRefusalsWhileFrozen(t *testing.T) {
 func TestRunThawsOnItsWayOut(t *testing.T) {
 	h := newTightHost(t, 512<<20, 128<<20)
 	disk := mustCreate(t, h.Disks, 64<<20)
+	// As a sandbox that runs has it: what nobody uses is unmounted on the way out.
+	if _, err := h.Attach(t.Context(), storage.Use{User: disk.UID, Own: disk.UID}); err != nil {
+		t.Fatal(err)
+	}
 	h.fill(t, 32<<20)
 	h.wantPressure(t, true)
 	wrote := make(chan error, 1)
