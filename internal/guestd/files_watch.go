@@ -44,7 +44,10 @@ func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.Watc
 		return watchError(err, name)
 	}
 	defer func() { _ = w.Close() }()
-	x := &watch{f: f, w: w, out: out, name: name, here: f.here(name), recursive: r.Msg.GetRecursive() && top.Type == sandbox.Directory}
+	x := &watch{
+		f: f, w: w, out: out, name: name, here: f.here(name), most: maxWatched,
+		recursive: r.Msg.GetRecursive() && top.Type == sandbox.Directory,
+	}
 	if err := x.add(name); err != nil {
 		return err
 	}
@@ -87,7 +90,8 @@ type watch struct {
 	out        *connect.ServerStream[guestv1.WatchResponse]
 	name, here string // the top, in the sandbox and in this process
 	recursive  bool
-	watched    int
+	watched    int // at least as many directories as are watched
+	most       int // of them
 }
 
 // here is the name in this process of a name in the sandbox.
@@ -105,9 +109,13 @@ func (f *fileService) now() time.Time {
 	return f.cfg.Now()
 }
 
+// add watches a directory. Directories that went away do not count.
 func (x *watch) add(name string) error {
-	if x.watched++; x.watched > maxWatched {
-		return errs.E(errs.Exhausted, "%s holds more than %d directories", x.name, maxWatched).
+	if x.watched >= x.most {
+		x.watched = len(x.w.WatchList())
+	}
+	if x.watched++; x.watched > x.most {
+		return errs.E(errs.Exhausted, "%s holds more than %d directories", x.name, x.most).
 			Hint("watch a part of it, or without recursive")
 	}
 	return watchError(x.w.Add(x.f.here(name)), name)
