@@ -259,16 +259,16 @@ func (s *stdin) write(ctx context.Context, offset int64, data []byte, eof bool) 
 	if !eof {
 		return at, nil
 	}
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
 	if s.tty {
-		// What a person types to say so; the terminal itself stays open.
-		if _, err := s.pass(ctx, []byte{4}); !errors.Is(err, errs.WrongState) {
+		// What a person types to say so; the terminal itself stays open. Until
+		// it is passed on, the end can be said again.
+		if _, err := s.pass(ctx, []byte{4}); err != nil && !errors.Is(err, errs.WrongState) {
 			return at, err
 		}
+		s.end()
 		return at, nil
 	}
+	s.end()
 	if err := s.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return at, err
 	}
@@ -303,6 +303,13 @@ func (s *stdin) advance(n int) int64 {
 	defer s.mu.Unlock()
 	s.offset += int64(n)
 	return s.offset
+}
+
+// end says that nothing more is taken.
+func (s *stdin) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
 }
 
 func (s *stdin) isEnded() bool {

@@ -1,9 +1,14 @@
 package proc
 
 import (
+	"context"
 	"errors"
+	"io"
 	"os"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
@@ -30,4 +35,61 @@ func TestStdinEndsAfterTheCommand(t *testing.T) {
 			t.Errorf("tty %v: the end of the input of who has ended = %d, %v", tty, at, err)
 		}
 	}
+}
+
+// The end of the input that a terminal had no room for counted as passed on: the
+// host said it again and was told so, and the program waited for ever.
+func TestEndOfInputOfATerminalWithoutRoom(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	full := fill(t, w)
+	s := newStdin(w, true)
+	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.write(brief, 0, nil, true); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the end without room = %v, want that time is up", err)
+	}
+	if _, err := io.CopyN(io.Discard, r, full); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.write(t.Context(), 0, nil, true); err != nil {
+		t.Errorf("the end with room = %v", err)
+	}
+	if err := r.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	end := make([]byte, 2)
+	if n, _ := io.ReadAtLeast(r, end, 1); string(end[:n]) != "\x04" {
+		t.Errorf("the program read %q, want one end of transmission", end[:n])
+	}
+	if _, err := s.write(t.Context(), 0, []byte("x"), false); !errors.Is(err, errs.WrongState) {
+		t.Errorf("data after the end = %v, want wrong state", err)
+	}
+}
+
+// fill writes to w until it has no room, and returns how many bytes fit.
+func fill(t *testing.T, w *os.File) (n int64) {
+	t.Helper()
+	raw, err := w.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = raw.Write(func(fd uintptr) bool {
+		for _, size := range []int{4096, 1} {
+			for full := false; !full; {
+				m, err := unix.Write(int(fd), make([]byte, size))
+				n += int64(max(m, 0))
+				full = err != nil && err != unix.EINTR
+			}
+		}
+		return true
+	})
+	if err != nil || n == 0 {
+		t.Fatalf("%d bytes fit, %v", n, err)
+	}
+	return n
 }
