@@ -276,9 +276,14 @@ func (s *stdin) write(ctx context.Context, offset int64, data []byte, eof bool) 
 }
 
 func (s *stdin) pass(ctx context.Context, data []byte) (int, error) {
-	stop := context.AfterFunc(ctx, func() { _ = s.file.SetWriteDeadline(time.Unix(1, 0)) })
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.file.SetWriteDeadline(time.Unix(1, 0))
+		close(interrupted)
+	})
 	n, err := s.file.Write(data)
 	if !stop() {
+		<-interrupted // or its deadline would be that of the next write
 		_ = s.file.SetWriteDeadline(time.Time{})
 	}
 	switch {
