@@ -19,6 +19,10 @@ import (
 // command ended: what the line discipline holds cannot be counted.
 const terminalDrain = 50 * time.Millisecond
 
+// terminalHolds is more than a terminal holds for its reader, on Linux and in
+// gVisor.
+const terminalHolds = 256 << 10
+
 // stdio is the agent's end of a command's descriptors.
 type stdio struct {
 	*Files
@@ -154,46 +158,55 @@ func (o *outlet) copy(ctx context.Context, to *Output, buffers *outletBuffers, n
 	}
 }
 
-// drain takes over what the command left in the pipe when it ended, and
-// nothing that others write later. It waits for room like copy does.
+// drain takes over what the command left in the pipe or terminal when it
+// ended, and nothing that others write much later. It waits for room like copy
+// does.
 func (o *outlet) drain(ctx context.Context, to *Output, cfg Config) {
+	interrupt := func() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) }
 	if o.tty {
-		enough := cfg.Uptime.AfterFunc(terminalDrain, func() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) })
+		enough := cfg.Uptime.AfterFunc(terminalDrain, interrupt)
 		<-o.done
 		enough.Stop()
-		return
+	} else {
+		interrupt()
+		<-o.done
 	}
-	_ = o.file.SetReadDeadline(time.Unix(1, 0))
-	<-o.done
 	if o.ended {
 		return
 	}
+	// An interrupted copy has not read what came while it was not scheduled.
 	_ = o.file.SetReadDeadline(time.Time{})
+	_ = to.Write(ctx, o.stream, o.remains(), cfg.Now())
+}
+
+// remains reads what is there now and does not wait for more.
+func (o *outlet) remains() (left []byte) {
 	raw, err := o.file.SyscallConn()
 	if err != nil {
-		return
+		return nil
 	}
-	var left []byte
-	// The function always says true: it never waits for more.
 	_ = raw.Read(func(fd uintptr) bool {
-		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		if err != nil || n <= 0 {
+		most := terminalHolds // who is left may write all the time
+		if !o.tty {
+			most, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		}
+		if err != nil || most <= 0 {
 			return true
 		}
-		buf := make([]byte, n)
-		for len(left) < n {
-			m, err := unix.Read(int(fd), buf[len(left):])
+		buf := make([]byte, most)
+		for len(left) < most {
+			n, err := unix.Read(int(fd), buf[len(left):])
 			if err == unix.EINTR {
 				continue
 			}
-			if err != nil || m <= 0 {
+			if err != nil || n <= 0 {
 				break
 			}
-			left = buf[:len(left)+m]
+			left = buf[:len(left)+n]
 		}
 		return true
 	})
-	_ = to.Write(ctx, o.stream, left, cfg.Now())
+	return left
 }
 
 // discard reads on for children that outlived the command, so that they

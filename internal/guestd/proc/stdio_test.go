@@ -10,7 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // TestStdinEndsAfterTheCommand: a command may end when it has read what it wanted,
@@ -68,6 +70,29 @@ func TestEndOfInputOfATerminalWithoutRoom(t *testing.T) {
 	}
 	if _, err := s.write(t.Context(), 0, []byte("x"), false); !errors.Is(err, errs.WrongState) {
 		t.Errorf("data after the end = %v, want wrong state", err)
+	}
+}
+
+// A terminal that another process still has open is read for a while after the end
+// of its command. An agent that was not scheduled meanwhile read nothing of what the
+// command had printed last.
+func TestOutputOfATerminalThatEndsSlowly(t *testing.T) {
+	s := &stdio{Files: &Files{null: -1}}
+	defer s.close()
+	if err := s.openTerminal(&guestv1.WindowSize{Cols: 80, Rows: 24}); err != nil {
+		t.Fatal(err)
+	}
+	o := s.outs[0]
+	close(o.done) // copy has returned, at its deadline
+	const last = "the last words"
+	if _, err := unix.Write(s.fds[0], []byte(last)); err != nil {
+		t.Fatal(err)
+	}
+	out := newOutput(newBudget(outputTotal))
+	o.drain(t.Context(), out, Config{Uptime: uptime.New(), Now: time.Now})
+	segments, _, err := out.After(0)
+	if err != nil || len(segments) != 1 || string(segments[0].Data) != last {
+		t.Errorf("output %v, %v, want %q", segments, err, last)
 	}
 }
 
