@@ -174,10 +174,19 @@ func (r *Runner) forget(e *Exec) {
 // Left returns an exec whose command ended while what it had started lives on,
 // nil when there is none.
 func (r *Runner) Left(uid string) *Exec {
+	if uid == "" {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := range r.left {
-		if uid != "" && e.uid == uid {
+		if e.uid == uid {
+			return e
+		}
+	}
+	// The exit of a command is known a moment before its tree leaves.
+	for e := range r.live {
+		if e.uid == uid && e.Exit() != nil {
 			return e
 		}
 	}
