@@ -29,8 +29,8 @@ type Exec struct {
 	tree      tree   // nil: never ran
 	io        *stdio // nil: never ran
 	startedAt time.Time
-	cause     Cause
-	oom       string // set by the memory watchdog: which process was killed
+	causes    map[syscall.Signal]Cause // by what the command would end of
+	oom       string                   // set by the memory watchdog: which process was killed
 	exit      *guestv1.ExecExit
 }
 
@@ -206,13 +206,18 @@ const outliveAfter = 2 * time.Second
 // treeKillTimeout bounds kills that nobody waits for.
 const treeKillTimeout = 30 * time.Second
 
-// setCause notes what the agent is about to do; the first kill counts.
+// setCause notes what the agent is about to do. Of several kills the first counts,
+// for nothing outlives one; of other signals, which a command may survive, the last.
 func (e *Exec) setCause(c Cause) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.exit == nil && e.cause.Signal != syscall.SIGKILL {
-		e.cause = c
+	if _, known := e.causes[c.Signal]; e.exit != nil || known && c.Signal == syscall.SIGKILL {
+		return
 	}
+	if e.causes == nil {
+		e.causes = make(map[syscall.Signal]Cause, 1)
+	}
+	e.causes[c.Signal] = c
 }
 
 // setOOM notes that the memory watchdog killed one of the command's processes.
@@ -234,8 +239,8 @@ func (e *Exec) conclude(ws syscall.WaitStatus, known bool, kernelOOM func() bool
 		exit.Code, exit.Signal = 128+int32(syscall.SIGKILL), "SIGKILL"
 		exit.Reason = guestv1.ExitReason_EXIT_REASON_LOST
 		exit.Message = "the process that watched over the command was killed inside the sandbox, and the command with it"
-		if e.cause.Signal == syscall.SIGKILL {
-			exit.Reason, exit.Message = e.cause.Reason, e.cause.Text
+		if c, ok := e.causes[syscall.SIGKILL]; ok {
+			exit.Reason, exit.Message = c.Reason, c.Text
 		}
 		return exit
 	}
@@ -245,8 +250,10 @@ func (e *Exec) conclude(ws syscall.WaitStatus, known bool, kernelOOM func() bool
 		exit.Signal = SignalName(ws.Signal())
 	}
 	killed := exit.Code == 128+int32(syscall.SIGKILL)
-	switch c := e.cause; {
-	case c.Reason != 0 && (ws.Signaled() && ws.Signal() == c.Signal || exit.Code == 128+int32(c.Signal)):
+	// Shells say 128 and the signal that ended what they ran.
+	c, caused := e.causes[syscall.Signal(exit.Code-128)]
+	switch {
+	case caused:
 		exit.Reason, exit.Message = c.Reason, c.Text
 	case e.oom != "" && exit.Code != 0:
 		exit.Reason, exit.Message = guestv1.ExitReason_EXIT_REASON_OOM, e.oom
