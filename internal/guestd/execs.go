@@ -47,6 +47,7 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequ
 	if err != nil {
 		return err
 	}
+	s.requests.owe(ctx)
 	next := req.Msg.GetAfter()
 	out := e.Output()
 	if err := out.Ack(next); err != nil {

@@ -71,6 +71,7 @@ type Server struct {
 	quit     chan struct{} // closed when the host asked for the end
 	quitOnce sync.Once
 	up       *uplink
+	requests activity
 	identity identity
 	uptime   *uptime.Clock // of what the host pauses while it keeps the memory
 
@@ -164,11 +165,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
-	var requests activity
 	web := &http.Server{
-		Handler:   s.Handler(),
-		ConnState: requests.note,
-		ErrorLog:  slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		Handler:     s.Handler(),
+		ConnContext: withConn,
+		ConnState:   s.requests.note,
+		ErrorLog:    slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	parts.Go(func() { _ = web.Serve(up) })
 	parts.Go(func() { up.run(ctx) })
@@ -182,9 +183,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	case <-s.quit:
 	}
 	s.endAll(context.WithoutCancel(ctx), 0)
-	// Streams end with their exec's exit and the host reads the answer to
-	// its Shutdown; whoever does not in this time is cut off.
-	requests.rest(context.WithoutCancel(ctx), 300*time.Millisecond)
+	// Whoever does not read the answer to another request in this time is cut off.
+	s.requests.rest(context.WithoutCancel(ctx), 300*time.Millisecond)
 	cancel()
 	s.endLife()
 	_ = web.Close()

@@ -14,6 +14,12 @@ import (
 // maxGrace bounds what a host can ask for.
 const maxGrace = 10 * time.Minute
 
+// deliverWithin is how long the end waits for what a host should know before it:
+// the exits of the execs that it follows. They come at once, unless the agent is
+// starved or the host reads no more. A driver kills the agent once it has answered
+// Shutdown, or a few seconds after the grace.
+const deliverWithin = 2 * time.Second
+
 // Shutdown implements the guest service. The agent ends after the answer,
 // unless it is told to stay; a second Shutdown waits for the first.
 func (s *Server) Shutdown(ctx context.Context, req *connect.Request[guestv1.ShutdownRequest]) (*connect.Response[guestv1.ShutdownResponse], error) {
@@ -23,6 +29,7 @@ func (s *Server) Shutdown(ctx context.Context, req *connect.Request[guestv1.Shut
 	if s.cfg.Init {
 		unix.Sync()
 	}
+	s.requests.owe(ctx)
 	if !req.Msg.GetStay() {
 		s.quitOnce.Do(func() { close(s.quit) })
 	}
@@ -30,7 +37,8 @@ func (s *Server) Shutdown(ctx context.Context, req *connect.Request[guestv1.Shut
 }
 
 // endAll refuses new commands and ends every process: SIGTERM, then SIGKILL for
-// what is left after grace.
+// what is left after grace. It returns when the host, as far as it follows them, has
+// got the last output and the exits of all execs.
 func (s *Server) endAll(ctx context.Context, grace time.Duration) {
 	s.mu.Lock()
 	s.ending = true
@@ -38,4 +46,5 @@ func (s *Server) endAll(ctx context.Context, grace time.Duration) {
 	s.procs.Refuse()
 	s.kernels.End(proc.Cause{Reason: guestv1.ExitReason_EXIT_REASON_SHUTDOWN, Text: proc.ShutdownText})
 	s.procs.End(ctx, grace)
+	s.requests.deliver(ctx, deliverWithin)
 }
