@@ -160,9 +160,9 @@ type OOMKill struct {
 type TreeKiller interface {
 	// KillOthers ends every process of a running sandbox but its agent and what
 	// descends from those in spare, process ids inside, which are the agent's
-	// children. It returns when they are gone; nothing can be forked in the
-	// sandbox for some of that time. Unsupported where the sandbox has a kernel
-	// of its own.
+	// children. It returns when they are gone, or soon after ctx ended, for spare
+	// holds good for so long; nothing can be forked in the sandbox for some of
+	// that time. Unsupported where the sandbox has a kernel of its own.
 	KillOthers(ctx context.Context, h Handle, spare []int64) error
 }
 

@@ -19,7 +19,23 @@ const (
 	killPatience = time.Second
 	// killRounds bounds how often the host is asked: what it ends stays ended.
 	killRounds = 5
+	// spareFor is how long the host goes by one answer of the agent. For longer
+	// than that, doomedFor of internal/guestd/proc, the agent starts no process
+	// that would have to be spared too.
+	spareFor = 5 * time.Second
 )
+
+// killOthers has the host end what the agent could not, as long as what the agent
+// said of whom to spare holds good. Without an error it is asked again.
+func killOthers(ctx context.Context, killer driver.TreeKiller, h driver.Handle, spare []int64) error {
+	good, cancel := context.WithTimeout(ctx, spareFor)
+	defer cancel()
+	err := killer.KillOthers(good, h, spare)
+	if good.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
 
 // signal signals a command or, with tree, everything that descends from it. A
 // kill of a tree is enforced by the host where the agent does not manage; when
@@ -40,7 +56,7 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 		case err != nil || !outlived:
 			return err
 		}
-		if err := killer.KillOthers(ctx, r.Handle, spare); err != nil {
+		if err := killOthers(ctx, killer, r.Handle, spare); err != nil {
 			return err
 		}
 	}
@@ -84,7 +100,7 @@ func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {
 		}
 		spare, outlived, err := r.Guest.Unkilled(ctx, killPatience)
 		if err == nil && outlived {
-			err = killer.KillOthers(ctx, r.Handle, spare)
+			err = killOthers(ctx, killer, r.Handle, spare)
 		}
 		if errors.Is(err, errs.Unsupported) {
 			return // the agent is older, or has no need of help

@@ -40,6 +40,9 @@ func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64)
 	}
 	r.forks.Lock()
 	defer r.forks.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return err // spare may not hold good any more
+	}
 	group := d.cgroups.Group(n.UID)
 	left := 0
 	err = poll.Until(ctx, time.Millisecond, 20*time.Millisecond, func() (_ bool, err error) {

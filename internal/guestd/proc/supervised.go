@@ -213,8 +213,9 @@ type doomed struct {
 }
 
 // doomedFor is how long the host has to end a tree: then commands start again,
-// whatever it did.
-const doomedFor = 5 * time.Second
+// whatever it did. It goes by one answer for less, spareFor of internal/core/live:
+// it would end whoever was started since.
+const doomedFor = 15 * time.Second
 
 func (d *doomed) add(t *supervised) {
 	d.mu.Lock()
