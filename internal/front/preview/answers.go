@@ -14,15 +14,22 @@ import (
 const leaveTime = time.Second
 
 // answers are how the proxy answers a visitor.
-type answers struct{ http.ResponseWriter }
+type answers struct {
+	http.ResponseWriter
+	visit *visit
+}
 
 // Unwrap lets http.ResponseController reach the server's.
 func (a answers) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // WriteHeader takes cookies out of answers before the answer, which the proxy
-// passes on unseen: some programs would take them, for any domain.
+// passes on unseen: some programs would take them, for any domain. One that may be
+// another visitor's is not passed on.
 func (a answers) WriteHeader(status int) {
 	if status < http.StatusOK {
+		if a.visit.own() != nil {
+			return
+		}
 		a.Header().Del("Set-Cookie")
 	}
 	a.ResponseWriter.WriteHeader(status)

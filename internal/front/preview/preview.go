@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
@@ -199,12 +200,17 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, t target, a preview
 		return
 	}
 	defer in.Done()
-	v := &visit{Visit: in, target: t, box: a.Box, key: string(a.Box.UID) + ":" + strconv.Itoa(t.port), stop: func() bool { return false }}
+	d.forward(w, r, &visit{Visit: in, target: t, box: a.Box, key: string(a.Box.UID) + ":" + strconv.Itoa(t.port)})
+}
+
+// forward passes a request on, and the app's answer back.
+func (d *Door) forward(w http.ResponseWriter, r *http.Request, v *visit) {
+	v.stop = func() bool { return false }
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))
 	defer cancel()
 	v.endless = func() { v.stop = context.AfterFunc(d.cfg.Life, cancel) }
 	defer func() { v.stop() }()
-	d.proxy.ServeHTTP(answers{w}, r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: v.hinted})))
+	d.proxy.ServeHTTP(answers{w, v}, r.WithContext(httptrace.WithClientTrace(ctx, v.trace())))
 }
 
 // dial connects a request to its port. Connections of one key are kept for each
@@ -212,7 +218,11 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, t target, a preview
 func (d *Door) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	return visiting(ctx).Dial(ctx)
+	c, err := visiting(ctx).Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &appConn{Conn: c}, nil
 }
 
 // visit is a request on its way to the app.
@@ -222,6 +232,7 @@ type visit struct {
 	box   sandbox.Sandbox
 	key   string // of the port, for connections
 	hints int    // of the one goroutine that reads the answer
+	conn  atomic.Pointer[appConn]
 	// endless makes the request end with the daemon: by itself it would go on for
 	// ever. Stop takes that back. Both are called by the request's own goroutine.
 	endless func()
@@ -230,6 +241,9 @@ type visit struct {
 
 // hinted counts an answer before the answer.
 func (v *visit) hinted(int, textproto.MIMEHeader) error {
+	if err := v.own(); err != nil {
+		return err
+	}
 	if v.hints++; v.hints > maxHints {
 		return errs.E(errs.Unavailable, "the app sends hints without end")
 	}

@@ -69,6 +69,9 @@ func below(address, origin string) (rest string, ok bool) {
 // answer makes the answer that the visitor gets of the app's.
 func (d *Door) answer(res *http.Response) error {
 	v := visiting(res.Request.Context())
+	if err := v.own(); err != nil {
+		return err
+	}
 	if fields(res.Header) > maxAnswerFields {
 		return errs.E(errs.Unavailable, "the app's answer has more than %d header fields", maxAnswerFields)
 	}
