@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/budget"
@@ -62,7 +63,12 @@ type Events struct {
 	budget    budget.Budget
 	followers *tenancy.Places
 	watch     Watch
+	endsTime  time.Duration
 }
+
+// endsTime is how long after the end of a sandbox those who follow it wait for the
+// ends of its commands.
+const endsTime = time.Minute
 
 // Watch hears that somebody follows events of a sandbox, of which wants tells, and
 // when that is over. It is for events that are found only while they are wanted.
@@ -70,7 +76,7 @@ type Watch func(box sandbox.UID, wants func(kind string) bool) (left func())
 
 // NewEvents returns Events whose followers end with the gate. Watch may be nil.
 func NewEvents(st *store.Store, sc *scope.Scope, g *gate.Gate, b budget.Budget, watch Watch) *Events {
-	return &Events{store: st, scope: sc, gate: g, budget: b, watch: watch, followers: tenancy.NewPlaces("streams of events open", followerBound)}
+	return &Events{store: st, scope: sc, gate: g, budget: b, watch: watch, endsTime: endsTime, followers: tenancy.NewPlaces("streams of events open", followerBound)}
 }
 
 // List returns a sandbox's history after a cursor, oldest first, and the cursor
@@ -128,8 +134,9 @@ func (f *Follower) Leave() { f.leave() }
 
 // Follow is [Events.List] that goes on: it yields a sandbox's events after a
 // cursor in the order of their cursors, waits for more, and ends when the sandbox
-// has ended and all events were yielded. It does not poll. It is an error when
-// ctx or the service ends first.
+// has ended and all events were yielded, those of its commands' ends too. It polls
+// for the latter alone. It is an error when ctx or the service ends first, and
+// Unavailable when a command has no end a minute after that of its sandbox.
 func (f *Follower) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
 	return func(yield func(sandbox.Event, error) bool) {
 		if err := f.h.follow(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
@@ -153,9 +160,10 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 		defer h.watch(b.UID, func(kind string) bool { return kindIn(kind, kinds) })()
 	}
 	const page = 200
-	// What ended a sandbox is committed together with its events, so a read
-	// that begins after the end was seen has them all.
+	// The end of a sandbox is committed together with its event, and so is that of a
+	// command: a read that begins after all of them were seen has every event.
 	look, over := true, false
+	var deadline time.Time // for commands whose sandbox has ended
 	for {
 		read, err := h.budget.Turn(ctx)
 		if err != nil {
@@ -183,6 +191,7 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 			}
 		}
 		release()
+		var again <-chan time.Time
 		switch {
 		case left:
 			return nil
@@ -191,25 +200,47 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 		case over:
 			return nil
 		case look:
-			look = false
-			b, err := h.store.SandboxByUID(ctx, b.UID)
+			var gone bool
+			gone, over, err = h.ended(ctx, b.UID)
 			if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
-				look = true
 				continue
 			}
-			if err != nil && !errors.Is(err, errs.NotFound) {
+			if err != nil {
 				return err
 			}
-			if over = err != nil || !b.State.Live(); over {
+			if over {
 				continue
+			}
+			if look = gone; gone {
+				if deadline.IsZero() {
+					deadline = time.Now().Add(h.endsTime)
+				} else if time.Now().After(deadline) {
+					return errs.E(errs.Unavailable, "the ends of some commands are not known yet").RetryAfter(time.Second)
+				}
+				again = time.After(gate.RetryLast)
 			}
 		}
 		select {
 		case <-more:
+		case <-again:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-h.gate.Ended():
 			return gate.ErrShuttingDown()
 		}
 	}
+}
+
+// ended reports whether a sandbox has ended, and whether all of its commands have as
+// far as the store knows: those that a destroy kills end after it.
+func (h *Events) ended(ctx context.Context, box sandbox.UID) (gone, all bool, err error) {
+	b, err := h.store.SandboxByUID(ctx, box)
+	if errors.Is(err, errs.NotFound) {
+		return true, true, nil
+	}
+	if err != nil || b.State.Live() {
+		return false, false, err
+	}
+	left, err := h.store.Execs(ctx, box, store.ExecQuery{Unfinished: true, Limit: 1, Brief: true})
+	return true, err == nil && len(left) == 0, err
 }
