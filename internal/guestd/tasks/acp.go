@@ -82,6 +82,9 @@ func (c *client) converse() turn {
 		SessionId: acp.SessionId(t.session),
 		Prompt:    []acp.ContentBlock{acp.TextBlock(c.order.Prompt)},
 	})
+	if err == nil && answer.StopReason != "cancelled" {
+		c.settle() // OpenCode answers before its last updates
+	}
 	c.tell.pause()
 	if err != nil {
 		t.err = c.failure(err)
@@ -199,19 +202,19 @@ func (c *client) begin(ctx context.Context, hello greeting) (session, error) {
 }
 
 const (
-	// repeatGap is how long an agent that took up a session is silent when it has
-	// repeated all of it: Gemini answers before that. repeatLimit is how long it is
-	// waited for.
-	repeatGap   = 300 * time.Millisecond
-	repeatLimit = 10 * time.Second
+	// settleGap is how long an agent is silent when it has sent all updates that belong
+	// to an answer: some answer first. settleLimit is how long it is waited for.
+	settleGap   = 300 * time.Millisecond
+	settleLimit = 10 * time.Second
 )
 
-// settle waits until the agent has repeated what was said in the session before.
+// settle waits for the updates that follow an answer: what was said in a session that
+// is taken up (Gemini), or the last words of a turn.
 func (c *client) settle() {
-	for begun := time.Now(); time.Since(begun) < repeatLimit; {
+	for begun := time.Now(); time.Since(begun) < settleLimit; {
 		seen := c.updates.Load()
 		select {
-		case <-time.After(repeatGap):
+		case <-time.After(settleGap):
 		case <-c.conn.Done():
 			return
 		}

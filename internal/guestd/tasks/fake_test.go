@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coder/acp-go-sdk"
 
@@ -210,6 +211,12 @@ func (a *fake) Prompt(_ context.Context, p acp.PromptRequest) (acp.PromptRespons
 		fmt.Fprintln(os.Stderr, "boom: out of luck")
 		os.Exit(3)
 	case a.name == "silent":
+	case a.name == "late":
+		time.AfterFunc(50*time.Millisecond, func() {
+			a.say("It is ")
+			time.Sleep(20 * time.Millisecond)
+			a.say("done.")
+		})
 	case a.name == "flood":
 		for i := range 3000 {
 			a.say(strings.Repeat("x", 100) + "\n")

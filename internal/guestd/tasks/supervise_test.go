@@ -134,6 +134,14 @@ func TestPermissionIsAsked(t *testing.T) {
 	}
 }
 
+// Some agents answer before they have sent their last words.
+func TestAgentSpeaksAfterItsAnswer(t *testing.T) {
+	t.Parallel()
+	if result := start(t, "late", task.Order{Prompt: "x"}, nil).result(); result.Status != task.Succeeded || result.FinalMessage != "It is done." {
+		t.Errorf("result: %+v", result)
+	}
+}
+
 func TestPermissionIsGiven(t *testing.T) {
 	t.Parallel()
 	r := start(t, "ask", task.Order{Prompt: "x"}, nil)
