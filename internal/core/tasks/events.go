@@ -18,9 +18,6 @@ type Event struct {
 	Data json.RawMessage
 }
 
-// settleTime is how long the end of an exec may lag behind its journal.
-const settleTime = 5 * time.Second
-
 // Events reads the events of a task from an id on. With follow it waits for more
 // until the task has ended, also while its sandbox sleeps. The last event of a task
 // that has ended is done. It is NotFound when the events were removed to make room
@@ -49,7 +46,7 @@ func (t *Tasks) Events(ctx context.Context, id, taskID string, from int64, follo
 		}
 		wait := time.Duration(0)
 		if follow {
-			wait = settleTime
+			wait = -1 // the end of the exec lags behind that of its journal
 		}
 		if x, err = t.cfg.Live.Execs().Wait(ctx, id, x.Seq, wait); err != nil {
 			yield(Event{}, err)
