@@ -50,10 +50,7 @@ func (t *Tasks) Attend(ctx context.Context, r *live.Run, e *live.Exec) {
 	}
 	defer t.setPhase(x.UID, "")
 	silent := time.AfterFunc(silentTime, func() {
-		t.cfg.Gate.Spawn(func(context.Context) {
-			// An error means that it has ended, or does with its sandbox.
-			_, _ = t.cfg.Live.Execs().Cancel(ctx, string(r.ID), x.Seq)
-		})
+		t.cfg.Gate.Spawn(func(context.Context) { t.killAfter(ctx, string(r.ID), x, 0) })
 	})
 	defer silent.Stop()
 	before := t.count(ctx, x)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -22,30 +23,68 @@ const cancelTime = 30 * time.Second
 const tellTime = 5 * time.Second
 
 // Cancel ends a task: the agent is told, and killed with all that it started when it
-// has not ended after five seconds. It returns the task as it stands; one that has
+// has not ended after five seconds. When the supervisor of the task does not do that,
+// all of it is killed later. It returns the task as it stands; one that has
 // ended stays as it is.
 func (t *Tasks) Cancel(ctx context.Context, id, taskID string) (Task, error) {
 	b, x, err := t.find(ctx, id, taskID)
 	if err != nil || x.Status.Finished() {
 		return taskOf(b, x), err
 	}
-	who := auth.From(ctx)
-	t.cfg.Gate.Spawn(func(ctx context.Context) {
-		ctx = auth.WithPrincipal(ctx, who)
-		late, err := t.cfg.Live.Execs().Wait(ctx, id, x.Seq, cancelTime)
-		if err == nil && !late.Status.Finished() {
-			// An error means that it has ended, or does with its sandbox.
-			_, _ = t.cfg.Live.Execs().Cancel(ctx, id, x.Seq)
-		}
-	})
-	// A supervisor that does not read is killed later.
-	telling, cancel := context.WithTimeout(ctx, tellTime)
+	// It is carried out even if the caller goes away. A supervisor that does not read is
+	// killed later.
+	telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer cancel()
 	err = t.tell(telling, id, x.Seq, task.Reply{Cancel: true})
 	if err != nil && !errors.Is(err, errs.WrongState) && telling.Err() == nil {
 		return Task{}, err
 	}
+	t.killLater(auth.From(ctx), id, x)
 	return t.Get(ctx, id, taskID)
+}
+
+// killLater kills a task that has not ended in [cancelTime], once however often it is
+// cancelled. A daemon that is started again meanwhile does not know of it.
+func (t *Tasks) killLater(who auth.Principal, id string, x sandbox.Exec) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cancelled[x.UID] {
+		return
+	}
+	t.cancelled[x.UID] = t.cfg.Gate.Spawn(func(ctx context.Context) {
+		t.killAfter(auth.WithPrincipal(ctx, who), id, x, cancelTime)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.cancelled, x.UID)
+	})
+}
+
+// killAfter kills a task that has not ended after some time, until it has or ctx ends.
+func (t *Tasks) killAfter(ctx context.Context, id string, x sandbox.Exec, wait time.Duration) {
+	killUntilEnded(ctx, wait, killPause, func(wait time.Duration) bool {
+		// By its own id: another sandbox may have this one's by now.
+		now, err := t.Wait(ctx, id, string(x.UID), wait)
+		return errors.Is(err, errs.NotFound) || err == nil && now.Result != nil
+	}, func() error {
+		_, err := t.cfg.Live.Execs().Cancel(ctx, id, x.Seq)
+		return err
+	})
+}
+
+// killPause is the time between two attempts to kill a task: each may wake a sandbox.
+const killPause = 5 * time.Second
+
+// killUntilEnded calls kill after some time until ended reports true or ctx ends. Ended
+// waits for so long at most; both may fail while a sandbox or the store is away.
+func killUntilEnded(ctx context.Context, wait, pause time.Duration, ended func(time.Duration) bool, kill func() error) {
+	for deadline := time.Now().Add(wait); ctx.Err() == nil; gate.Sleep(ctx, pause) {
+		if ended(max(0, time.Until(deadline))) {
+			return
+		}
+		if !time.Now().Before(deadline) && kill() == nil && ended(0) {
+			return
+		}
+	}
 }
 
 // Answer answers a question of the agent. NotFound when it did not ask this,

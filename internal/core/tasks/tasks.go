@@ -71,12 +71,15 @@ type Tasks struct {
 	cfg  Config
 	dirs keylock.Locks // by sandbox and directory: one task at a time is begun in each
 
-	mu     sync.Mutex
-	phases map[sandbox.UID]task.Phase // of tasks that are attended, by their id; guarded by mu
+	mu        sync.Mutex
+	phases    map[sandbox.UID]task.Phase // of tasks that are attended, by their id; guarded by mu
+	cancelled map[sandbox.UID]bool       // tasks that are killed if they do not end; guarded by mu
 }
 
 // New returns the tasks of all sandboxes.
-func New(cfg Config) *Tasks { return &Tasks{cfg: cfg, phases: make(map[sandbox.UID]task.Phase)} }
+func New(cfg Config) *Tasks {
+	return &Tasks{cfg: cfg, phases: make(map[sandbox.UID]task.Phase), cancelled: make(map[sandbox.UID]bool)}
+}
 
 // Request is what a caller asks for. Only the prompt is required.
 type Request struct {
