@@ -278,6 +278,28 @@ func TestAnswersOfTasks(t *testing.T) {
 	w.endTask("a", started.ID)
 }
 
+// Of two answers the agent takes the first. Who gives the other one hears that.
+func TestAnswerThatIsNotTaken(t *testing.T) {
+	for resolved, want := range map[string]error{
+		`say permission '{"id":"q1","status":"resolved","outcome":"yes"}'; cat`:       errs.WrongState,
+		`say permission '{"id":"q1","status":"resolved","outcome":"cancelled"}'; cat`: errs.WrongState,
+		`say permission '{"id":"q2","status":"resolved","outcome":"no"}'`:             errs.WrongState, // it ends
+		`sleep 0.1; say permission '{"id":"q1","status":"resolved","outcome":"no"}'`:  nil,
+	} {
+		const question = `say permission '{"id":"q1","status":"pending","options":[{"id":"yes"},{"id":"no"}]}'; IFS= read -r line; `
+		w := newWorld(t, supervisedBy(question+resolved))
+		w.create("a")
+		started := w.startTask("a", func(r *tasks.Request) { r.Permissions = task.Ask })
+		w.until("it has asked", func() bool { return len(w.taskEvents("a", started.ID, 0, false)) >= 1 })
+		if err := w.Tasks().Answer(w.ctx, "a", string(started.ID), "q1", "no"); !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", resolved, err, want)
+		}
+		if _, err := w.Execs().Cancel(w.ctx, "a", started.Seq); err != nil && !errors.Is(err, errs.WrongState) {
+			t.Error(err)
+		}
+	}
+}
+
 // Values of variables are in no history, no event and no file of the daemon.
 func TestTaskEnvironmentIsKeptNowhere(t *testing.T) {
 	const fromCaller, fromOperator = "value-of-the-caller", "value-of-the-operator"

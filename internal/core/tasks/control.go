@@ -87,33 +87,69 @@ func killUntilEnded(ctx context.Context, wait, pause time.Duration, ended func(t
 	}
 }
 
-// Answer answers a question of the agent. NotFound when it did not ask this,
-// WrongState when it does not wait any more, Invalid for an option that it did not
-// give.
+// Answer answers a question of the agent, and returns when the agent has taken this
+// answer. NotFound when it did not ask this, WrongState when it does not wait any more
+// or takes another answer, Invalid for an option that it did not give, Unavailable when
+// it takes none within [tellTime].
 func (t *Tasks) Answer(ctx context.Context, id, taskID, question, option string) error {
 	_, x, err := t.find(ctx, id, taskID)
 	if err != nil {
 		return err
 	}
-	var asked *task.Permission
-	for r, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false)) {
-		if err != nil {
-			return err
-		}
-		var p task.Permission
-		if r.Type == task.PermissionType && json.Unmarshal(r.Data, &p) == nil && p.ID == question {
-			asked = &p
-		}
-	}
+	asked, err := t.permission(ctx, x, question, false)
 	switch {
+	case err != nil:
+		return err
 	case asked == nil:
 		return errs.E(errs.NotFound, "the task did not ask this")
-	case x.Status.Finished() || asked.Status != "pending":
+	case x.Status.Finished() || asked.Status != questionPending:
 		return errs.E(errs.WrongState, "the question waits for no answer any more")
 	case !slices.ContainsFunc(asked.Options, func(o task.Option) bool { return o.ID == option }):
 		return errs.E(errs.Invalid, "option: not one of the question's").Hint("they are in the permission event")
 	}
-	return t.tell(ctx, id, x.Seq, task.Reply{Permission: &task.Answer{ID: question, Option: option}})
+	if err := t.tell(ctx, id, x.Seq, task.Reply{Permission: &task.Answer{ID: question, Option: option}}); err != nil {
+		return err
+	}
+	// The supervisor drops an answer that comes after another one, or after the end of
+	// the agent's time.
+	waiting, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	asked, err = t.permission(waiting, x, question, true)
+	if err != nil && (ctx.Err() != nil || waiting.Err() == nil) {
+		return err
+	}
+	if _, x, err = t.find(ctx, id, taskID); err != nil {
+		return err
+	}
+	switch resolved := asked != nil && asked.Status != questionPending; {
+	case resolved && asked.Outcome == option:
+		return nil
+	case resolved || x.Status.Finished():
+		return errs.E(errs.WrongState, "the question waits for no answer any more").Hint("its outcome is in the permission event")
+	}
+	return errs.E(errs.Unavailable, "the task has not taken the answer yet").RetryAfter(time.Second)
+}
+
+// questionPending is the status of a question that waits for its answer.
+const questionPending = "pending"
+
+// permission is the last record of a question, nil when there is none. With follow it
+// waits for the one that says the outcome, until the task or ctx ends: then it returns
+// the other with an error.
+func (t *Tasks) permission(ctx context.Context, x sandbox.Exec, question string, follow bool) (last *task.Permission, err error) {
+	for r, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, follow)) {
+		if err != nil {
+			return last, err
+		}
+		var p task.Permission
+		if r.Type != task.PermissionType || json.Unmarshal(r.Data, &p) != nil || p.ID != question {
+			continue
+		}
+		if last = &p; follow && p.Status != questionPending {
+			break
+		}
+	}
+	return last, nil
 }
 
 // tell writes a line to a supervisor.

@@ -81,7 +81,7 @@ func (r *recorder) allowed(kind string, data any) bool {
 
 // words are the fields whose values are words of the protocol, and names that
 // are compared.
-var words = map[string]bool{"Status": true, "Kind": true, "Role": true, "Of": true, "ID": true, "FailureReason": true, "PreviewStatus": true}
+var words = map[string]bool{"Status": true, "Kind": true, "Role": true, "Of": true, "ID": true, "FailureReason": true, "PreviewStatus": true, "Outcome": true}
 
 // clean takes secrets out of every text.
 func (r *recorder) clean(v reflect.Value) {

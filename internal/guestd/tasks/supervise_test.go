@@ -134,6 +134,18 @@ func TestPermissionIsAsked(t *testing.T) {
 	}
 }
 
+// The host compares the outcome with the option that it answered.
+func TestOutcomeThatLooksLikeASecret(t *testing.T) {
+	t.Parallel()
+	r := start(t, "ask", task.Order{Prompt: "x", Permissions: task.Ask}, map[string]string{"MY_TOKEN": "always"})
+	r.until("the question", func(rec task.Record) bool { return rec.Type == task.PermissionType })
+	r.reply(task.Reply{Permission: &task.Answer{ID: "permission-1", Option: "always"}})
+	r.result()
+	if all := of[task.Permission](r, task.PermissionType); len(all) != 2 || all[1].Outcome != "always" {
+		t.Errorf("permissions: %+v", all)
+	}
+}
+
 // Some agents answer before they have sent their last words.
 func TestAgentSpeaksAfterItsAnswer(t *testing.T) {
 	t.Parallel()
