@@ -14,7 +14,9 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 // TestEventsAreWrittenLater takes the table of events away while things
@@ -82,6 +84,41 @@ func TestEventsAreWrittenLater(t *testing.T) {
 	}
 	if x, err := w.store.Exec(w.ctx, b.UID, 1); err != nil || x.Status != sandbox.ExecDone {
 		t.Errorf("the exec in the store = %+v, %v", x, err)
+	}
+}
+
+// A command whose end could not be written before its sandbox was destroyed has it in
+// the stream of events all the same.
+func TestStreamEndsBeforeTheEndOfACommand(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	x := w.launch("a", "echo ready; sleep 1000")
+	w.until("its start is written", func() bool {
+		now, err := w.store.Exec(w.ctx, b.UID, x.Seq)
+		return err == nil && now.Status == sandbox.ExecRunning
+	})
+	f, err := w.Events().Follower(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Leave()
+	mend := storetest.Break(t, filepath.Join(w.dir, "cubby.db"), "UPDATE OF status ON execs", "")
+	destroyed := make(chan error, 1)
+	go func() { destroyed <- w.Sandboxes().Destroy(w.ctx, "a", false) }()
+	var got []string
+	for e, err := range f.Follow(w.ctx, "a", 0, "exec.*", "sandbox.destroyed") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.Kind); e.Kind == event.SandboxDestroyed {
+			if err := <-destroyed; err != nil {
+				t.Error(err)
+			}
+			time.AfterFunc(50*time.Millisecond, mend)
+		}
+	}
+	if diff := cmp.Diff([]string{"exec.started", "sandbox.destroyed", "exec.finished"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
