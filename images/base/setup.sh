@@ -13,10 +13,14 @@ for top in ("/usr/lib", "/usr/share", "/usr/local/lib"):
             continue
         for name in names:
             cache = os.path.join(folder, name)
-            source = importlib.util.source_from_cache(cache)
-            with open(cache, "r+b") as file:
-                if struct.unpack("<I", file.read(8)[4:])[0] & 1 and os.path.isfile(source):
-                    of = os.stat(source)
-                    file.seek(4)
-                    file.write(struct.pack("<III", 0, int(of.st_mtime) & 0xFFFFFFFF, of.st_size & 0xFFFFFFFF))
+            if not name.endswith(".pyc") or os.path.islink(cache):
+                continue
+            try:
+                of = os.stat(importlib.util.source_from_cache(cache))
+                with open(cache, "r+b") as file:
+                    if struct.unpack("<4xI", file.read(8))[0] & 1:
+                        file.seek(4)
+                        file.write(struct.pack("<III", 0, int(of.st_mtime) & 0xFFFFFFFF, of.st_size & 0xFFFFFFFF))
+            except (OSError, ValueError, struct.error):
+                continue  # a cache of something else
 PYTHON

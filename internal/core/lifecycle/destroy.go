@@ -23,7 +23,7 @@ import (
 // that the same owner creates with this id. NotFound when there is no such
 // sandbox.
 func (s *Sandboxes) Destroy(ctx context.Context, id string, keepDisk bool) error {
-	stop := s.cutInstallation(ctx, id)
+	stop := s.cutInstallationIn(ctx, id)
 	b, unlock, err := s.change(ctx, id)
 	stop()
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Sandboxes) Purge(ctx context.Context, id string) (freed int64, err erro
 			return 0, cmp.Or(keptErr, err)
 		}
 	}
-	stop := s.cutInstallation(ctx, id)
+	stop := s.cutInstallationIn(ctx, id)
 	unlock, err := s.ids.Lock(ctx, parsed.Key())
 	stop()
 	if err != nil {
@@ -221,16 +221,19 @@ func (s *acts) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *live.Run
 // cutInstallation ends the installation of a sandbox that is being made, for an
 // act that waits for its lock until stop. The create is undone then. One that has not
 // begun its installation yet is looked at again until it has.
-func (s *acts) cutInstallation(ctx context.Context, id string) (stop func()) {
-	b, err := s.cfg.Scope.Find(ctx, id)
-	if err != nil || b.State != sandbox.Creating {
+func (s *acts) cutInstallation(ctx context.Context, b sandbox.Sandbox) (stop func()) {
+	if b.State != sandbox.Creating {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
 		for pauses := gate.NewPauses(); ctx.Err() == nil; gate.Pause(ctx, pauses) {
-			if r := s.cfg.Live.Of(b.UID); r != nil {
+			r := s.cfg.Live.Of(b.UID)
+			if now, err := s.cfg.Store.SandboxByUID(ctx, b.UID); err == nil && now.State != sandbox.Creating {
+				return
+			}
+			if r != nil {
 				r.KillAll()
 			}
 		}
@@ -239,6 +242,15 @@ func (s *acts) cutInstallation(ctx context.Context, id string) (stop func()) {
 		cancel()
 		cutting.Wait()
 	}
+}
+
+// cutInstallationIn is [acts.cutInstallation] for the sandbox that has an id, if one does.
+func (s *acts) cutInstallationIn(ctx context.Context, id string) (stop func()) {
+	b, err := s.cfg.Scope.Find(ctx, id)
+	if err != nil {
+		return func() {}
+	}
+	return s.cutInstallation(ctx, b)
 }
 
 // lend has work done in a sandbox that was made for it and whose lock is held,

@@ -314,7 +314,7 @@ func (s *Threads) destroyAll(ctx context.Context, thread string) (n int, err err
 
 // destroyOne destroys an incarnation and not whoever has its id then.
 func (s *Threads) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
-	stop := s.cutInstallation(ctx, string(b.ID))
+	stop := s.cutInstallation(ctx, b)
 	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	stop()
 	if err != nil {

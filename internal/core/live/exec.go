@@ -95,6 +95,7 @@ type timers struct {
 	backstop *time.Timer // nil without a time limit
 	helper   *time.Timer // calls helpCell; nil without a time limit, and for commands
 	helped   bool        // helpKills runs for it, or did
+	killed   bool        // KillAll has begun to end it
 	note     *time.Timer // calls noteStart; nil before the start
 }
 

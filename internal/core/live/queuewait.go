@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -180,19 +179,25 @@ func (r *Run) EmptyQueue(ctx context.Context, name, why string) error {
 	qs.mu.Unlock()
 	var all error
 	for _, seq := range seqs {
-		ended, err := qs.end(ctx, seq, why)
-		if err == nil && !ended {
-			err = r.s.awaitTurn(ctx, r.UID, seq)
-		}
-		all = errors.Join(all, err)
-	}
-	for _, e := range r.execs.all() {
-		if queueOf(e.Snapshot().Spec) != name || e.started() {
-			continue
-		}
-		if err := e.deliver(ctx, syscall.SIGKILL, true, sandbox.EndKilled); !errors.Is(err, errs.NotFound) && !errors.Is(err, errs.WrongState) {
+		// One that somebody has taken is about to run, or waits again.
+		for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
+			ended, err := qs.end(ctx, seq, why)
 			all = errors.Join(all, err)
+			if ended || err != nil || ctx.Err() != nil || qs.turn(seq) == nil {
+				break
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, deliverTime)
+	defer cancel()
+	for _, e := range r.execs.all() {
+		if queueOf(e.Snapshot().Spec) == name && !e.started() {
+			// What is begun meanwhile ends with the kernel.
+			_ = e.deliver(ctx, syscall.SIGKILL, true, sandbox.EndKilled)
 		}
 	}
 	return all
 }
+
+// deliverTime is how long the agent may take to hear of a command.
+const deliverTime = 5 * time.Second

@@ -252,9 +252,16 @@ func (r *Run) Reserve() (free func(), err error) {
 	return sync.OnceFunc(r.execs.unreserve), nil
 }
 
-// KillAll begins to end everything that runs, and does not wait for it.
+// KillAll begins to end everything that runs, each once, and does not wait for it.
 func (r *Run) KillAll() {
 	for _, e := range r.execs.all() {
+		e.mu.Lock()
+		killed := e.timers.killed
+		e.timers.killed = true
+		e.mu.Unlock()
+		if killed {
+			continue
+		}
 		r.s.cfg.Gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
 	}
 }

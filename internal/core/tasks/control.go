@@ -102,6 +102,8 @@ func (t *Tasks) Answer(ctx context.Context, id, taskID, question, option string)
 		return err
 	case asked == nil:
 		return errs.E(errs.NotFound, "the task did not ask this")
+	case asked.Status != questionPending && asked.Outcome == option:
+		return nil // as whoever repeats an answer wants it
 	case x.Status.Finished() || asked.Status != questionPending:
 		return errs.E(errs.WrongState, "the question waits for no answer any more")
 	case !slices.ContainsFunc(asked.Options, func(o task.Option) bool { return o.ID == option }):

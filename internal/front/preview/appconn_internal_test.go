@@ -101,12 +101,13 @@ func TestAttackAnswersBeforeTheirQuestion(t *testing.T) {
 				return &appConn{Conn: conn}, err
 			}
 			kept, written := make(chan struct{}), make(chan struct{})
+			write := sync.OnceFunc(func() { close(written) }) // a request can be repeated
 			traces := map[string]*httptrace.ClientTrace{
 				"/1": {PutIdleConn: func(error) {
 					close(kept) // the transport has not looked for more yet
 					<-written
 				}},
-				"/2": {WroteRequest: func(httptrace.WroteRequestInfo) { close(written) }},
+				"/2": {WroteRequest: func(httptrace.WroteRequestInfo) { write() }},
 			}
 			door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				d.forward(w, r.WithContext(httptrace.WithClientTrace(r.Context(), traces[r.URL.Path])), &visit{key: "a:80"})

@@ -25,18 +25,17 @@ def _read_at_once():
         import posix
         from _frozen_importlib_external import SourceFileLoader
 
+        slowly = SourceFileLoader.get_data
+
         def get_data(self, path):
             file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
             try:
-                data = posix.read(file, left := posix.fstat(file).st_size)
-                while len(data) < left:
-                    more = posix.read(file, left - len(data))
-                    if not more:
-                        break
-                    data += more
-                return data
+                size = posix.fstat(file).st_size
+                data = posix.read(file, size)
             finally:
                 posix.close(file)
+            # One that is not read at once, or does not say how large it is.
+            return data if 0 < len(data) == size else slowly(self, path)
 
         SourceFileLoader.get_data = get_data
     except Exception:

@@ -218,6 +218,7 @@ def _cubby():
         import contextlib
         import functools
         import signal
+        import threading
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
 
@@ -225,11 +226,17 @@ def _cubby():
         # ends of an interrupt in its own code, or does not reply any more. There an
         # interrupt waits for the cell's code, and is over when that is.
         kernel, events, usual = shell.kernel, shell.events, signal.default_int_handler
-        theirs, waiting = usual, False
+        kernel.get_parent("shell")["header"]["msg_type"]  # one that has none stays as it is
+        theirs, waiting, inside = usual, False, False
+        main = threading.main_thread().ident
 
         def wait(signum, frame):
             nonlocal waiting
             waiting = True
+
+        def in_between():
+            # Neither a cell's code nor another thread.
+            return threading.get_ident() == main and signal.getsignal(signal.SIGINT) is wait
 
         @contextlib.contextmanager
         def listening():
@@ -245,7 +252,7 @@ def _cubby():
 
         def pre_handler_hook():
             nonlocal theirs, waiting
-            if kernel.get_parent("shell")["header"]["msg_type"] != "execute_request":
+            if threading.get_ident() != main or kernel.get_parent("shell")["header"]["msg_type"] != "execute_request":
                 return begin()
             theirs, waiting = usual, False
             kernel.saved_sigint_handler = signal.signal(signal.SIGINT, wait)
@@ -255,8 +262,10 @@ def _cubby():
         @functools.wraps(run_code)
         async def listening_code(code, *args, **options):
             nonlocal waiting
+            if threading.get_ident() != main:
+                return await run_code(code, *args, **options)
             came, waiting = waiting, False
-            if signal.getsignal(signal.SIGINT) is not wait:
+            if not in_between():
                 # A cell that awaits has a handler that cancels it.
                 if came:
                     signal.raise_signal(signal.SIGINT)
@@ -268,18 +277,24 @@ def _cubby():
 
         @functools.wraps(trigger)
         def listening_trigger(*args, **options):
-            if signal.getsignal(signal.SIGINT) is not wait:
+            if not in_between():
                 return trigger(*args, **options)
             with listening():
                 return trigger(*args, **options)
 
         @functools.wraps(run_cell)
-        def interruptible_cell(*args, **options):
+        def interruptible_cell(cell, *args, **options):
+            nonlocal inside
+            if inside or not in_between():
+                return run_cell(cell, *args, **options)  # of a cell's own code
+            inside = True
             try:
-                return run_cell(*args, **options)
+                return run_cell(cell, *args, **options)
             except KeyboardInterrupt:
                 # In IPython's code, which made no error of the cell of it.
-                return run_cell("raise KeyboardInterrupt", **options)
+                return run_cell("raise KeyboardInterrupt", *args, **options)
+            finally:
+                inside = False
 
         shell.run_cell, shell.run_code, events.trigger = interruptible_cell, listening_code, listening_trigger
         kernel.pre_handler_hook = pre_handler_hook

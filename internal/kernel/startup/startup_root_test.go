@@ -243,10 +243,9 @@ func TestPythonInterruptedAtAnyTime(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	for i := range 60 {
 		for _, code := range []string{"while True: pass", "await asyncio.sleep(1000)"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			var early sync.WaitGroup
 			if i%2 == 1 {
 				early.Go(func() {
@@ -257,6 +256,7 @@ func TestPythonInterruptedAtAnyTime(t *testing.T) {
 			var s shown
 			r, err := c.Execute(ctx, kernel.Cell{Code: code, Began: func(int64) { interrupt() }}, s.take)
 			early.Wait()
+			cancel()
 			if err != nil || r.Status != "error" || r.Name != "KeyboardInterrupt" && r.Name != "CancelledError" {
 				t.Fatalf("%s, number %d: %+v, %v", code, i, r, err)
 			}
