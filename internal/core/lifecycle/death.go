@@ -43,7 +43,7 @@ func (s *Sandboxes) Died(ctx context.Context, r *live.Run, death driver.Death) {
 func (s *acts) readDead(ctx context.Context, r *live.Run) (sandbox.Sandbox, error) {
 	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
 		b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || errors.Is(err, errs.NotFound) || ctx.Err() != nil {
 			return b, err
 		}
 		s.cfg.Log.Error("read a sandbox that died", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
