@@ -177,27 +177,27 @@ func (r *Run) EmptyQueue(ctx context.Context, name, why string) error {
 		seqs = append(seqs, q.seqs...)
 	}
 	qs.mu.Unlock()
+	soon, cancel := context.WithTimeout(ctx, deliverTime)
+	defer cancel()
 	var all error
 	for _, seq := range seqs {
 		// One that somebody has taken is about to run, or waits again.
-		for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
+		for pauses := gate.NewPauses(); ; gate.Pause(soon, pauses) {
 			ended, err := qs.end(ctx, seq, why)
 			all = errors.Join(all, err)
-			if ended || err != nil || ctx.Err() != nil || qs.turn(seq) == nil {
+			if ended || err != nil || soon.Err() != nil || qs.turn(seq) == nil {
 				break
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, deliverTime)
-	defer cancel()
 	for _, e := range r.execs.all() {
 		if queueOf(e.Snapshot().Spec) == name && !e.started() {
 			// What is begun meanwhile ends with the kernel.
-			_ = e.deliver(ctx, syscall.SIGKILL, true, sandbox.EndKilled)
+			_ = e.deliver(soon, syscall.SIGKILL, true, sandbox.EndKilled)
 		}
 	}
 	return all
 }
 
-// deliverTime is how long the agent may take to hear of a command.
+// deliverTime is how long it may take until the agent hears of a command whose turn it is.
 const deliverTime = 5 * time.Second
