@@ -231,8 +231,6 @@ func TestPython(t *testing.T) {
 	run(t, c, []check{{"x", shown{Result: plain("20")}}})
 }
 
-// What is written to the process's own streams is the running cell's, all of
-// it and in its place, however late the kernel's own thread would come to it.
 // TestPythonInterruptedAtAnyTime: once the kernel has begun with a cell, one interrupt is
 // enough, and none ends the kernel or what it has said, whenever it comes.
 func TestPythonInterruptedAtAnyTime(t *testing.T) {
@@ -280,6 +278,8 @@ func TestPythonInterruptedAtAnyTime(t *testing.T) {
 	}
 }
 
+// What is written to the process's own streams is the running cell's, all of
+// it and in its place, however late the kernel's own thread would come to it.
 func TestPythonPrograms(t *testing.T) {
 	c, _, _ := start(t, "python3", "python")
 	run(t, c, []check{
