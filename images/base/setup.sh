@@ -24,3 +24,6 @@ for top in ("/usr/lib", "/usr/share", "/usr/local/lib"):
             except (OSError, ValueError, struct.error):
                 continue  # a cache of something else
 PYTHON
+
+# One file has what a kernel imports as it starts.
+python3 -Xfrozen_modules=off /usr/lib/cubby/kernel-modules.py

@@ -220,10 +220,9 @@ func places() map[string]place {
 		// Test code that several packages share.
 		"internal/archtest": {only: []string{}},
 		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/driver/agent", "internal/errs",
-			"internal/guestd", "internal/kernel/kerneltest", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
+			"internal/guestd", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
 		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
 		"internal/archive/archivetest":   {only: []string{}, by: []string{}},
-		"internal/kernel/kerneltest":     {only: []string{}, by: []string{"internal/driver/drivertest"}},
 		"internal/git/gittest":           {only: []string{}, by: []string{"test/e2e"}},
 		"internal/image/imagetest":       {only: []string{}, by: []string{"internal/core", "test/e2e"}},
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},

@@ -16,7 +16,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/guestd"
 	"github.com/cubbyhq/cubby/internal/kernel"
-	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -31,10 +30,8 @@ const kernelPatience = 6 * time.Minute
 func withKernels(t testing.TB, change func(*guestd.Config)) host {
 	t.Helper()
 	home := t.TempDir()
-	env, err := kerneltest.Environ(home)
-	must(t, err)
 	return start(t, func(c *guestd.Config) {
-		c.Boot.Env = append(env, "PATH=/usr/local/bin:/usr/bin:/bin", "HOME="+home, "IPYTHONDIR="+filepath.Join(home, "ipython"))
+		c.Boot.Env = []string{"PYTHONDONTWRITEBYTECODE=1", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "IPYTHONDIR=" + filepath.Join(home, "ipython")}
 		if change != nil {
 			change(c)
 		}

@@ -110,6 +110,13 @@ func TestBaseRuns(t *testing.T) {
 		{"python's short name", "python -c 'print(1+1)'", "2"},
 		{"an import reads no source", `python3 -v -c 'import pandas, IPython' 2>&1 | grep -c "code object from .*\.py'$"; find /usr/lib/python3* /usr/share /usr/local/lib -name '*.pyc' |
 			python3 -c 'import sys; print(sum(open(p.strip(), "rb").read(8)[4] for p in sys.stdin))'`, "0\n0"},
+		{"a kernel's modules are gathered", `python3 -c '
+import marshal, os
+data = open("/usr/lib/cubby/kernel-modules", "rb").read()
+begin = int.from_bytes(data[12:20], "little")
+index = marshal.loads(data[20:begin])
+print(int.from_bytes(data[4:12], "little") == len(data), len(index) > 400, "ipykernel.kernelapp" in index,
+      all(os.stat(source).st_size == size and int(os.stat(source).st_mtime) == time for source, _, time, size, _, _ in index.values()))'`, "True True True True"},
 		{"plots", `python3 -c 'import matplotlib.pyplot as p; p.plot([1, 2]); p.savefig("/tmp/a.png")' 2>/dev/null; head -c 4 /tmp/a.png | tail -c 3`, "PNG"},
 		{"node", "node -e 'console.log(40+2)'", "42"},
 		{"npm", "npm --version | cut -d. -f2 | tr -d 0-9; npm config get prefix", "/home/sandbox/.npm-global"},

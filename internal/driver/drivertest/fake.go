@@ -18,7 +18,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -65,11 +64,7 @@ func NewFake(t testing.TB) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := kerneltest.Environ(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &host{dir: dir, env: env, boxes: make(map[sandbox.UID]*fakeBox), snapshots: make(map[sandbox.UID]fakeSnapshot)}
+	h := &host{dir: dir, env: []string{"PYTHONDONTWRITEBYTECODE=1"}, boxes: make(map[sandbox.UID]*fakeBox), snapshots: make(map[sandbox.UID]fakeSnapshot)}
 	f := &Fake{host: h}
 	t.Cleanup(func() {
 		h.end()

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
-	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
+	"github.com/cubbyhq/cubby/internal/kernel/startup"
 	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
@@ -43,16 +43,12 @@ func start(t *testing.T, name string) (*Client, *exec.Cmd) {
 	if err := os.WriteFile(file, to.File(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	argv := spec.Command(file)
+	argv := startup.Command(spec.Command(file))
 	if argv[0] == "python3" {
 		argv[0] = "/usr/bin/python3" // the one that Debian's packages are for
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	env, err := kerneltest.Environ(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Env = append(append(os.Environ(), env...), "HOME="+dir, "IPYTHONDIR="+dir)
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "HOME="+dir, "IPYTHONDIR="+dir)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -31,7 +31,9 @@ func Command(argv []string) []string {
 			return argv // its -m may be something else's
 		}
 	}
-	return slices.Concat(argv[:at], []string{"-c", launch}, argv[at+2:])
+	// IPython writes all cells to a database, which [Code] turns off. To make it first would
+	// take two syncs of the disk.
+	return slices.Concat(argv[:at], []string{"-c", launch}, argv[at+2:], []string{"--HistoryManager.enabled=False"})
 }
 
 // Code returns the code for a language as kernelspecs name it ("python", "R"),

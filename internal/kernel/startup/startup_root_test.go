@@ -21,13 +21,18 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/kernel/jupyter"
-	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
 	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // start runs a kernel of this machine as the agent would, in a home of its own, in
 // which there are some programs.
 func start(t *testing.T, name, language string, programs ...string) (*jupyter.Client, *exec.Cmd, string) {
+	t.Helper()
+	return startChanged(t, name, language, func(*exec.Cmd) {}, programs...)
+}
+
+// startChanged is start with a change to the command.
+func startChanged(t *testing.T, name, language string, change func(*exec.Cmd), programs ...string) (*jupyter.Client, *exec.Cmd, string) {
 	t.Helper()
 	var argv []string
 	home := t.TempDir()
@@ -59,13 +64,10 @@ func start(t *testing.T, name, language string, programs ...string) (*jupyter.Cl
 		argv = slices.Insert(argv, 1, "-Xfrozen_modules=off") // as ipykernel's own kernelspec has it
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	env, err := kerneltest.Environ(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Env = append(append(os.Environ(), env...), "HOME="+home, "IPYTHONDIR="+home, "R_LIBS_USER="+home+"/R/library", "CUBBY_CRAN_MIRROR=http://127.0.0.1:9/cran")
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "HOME="+home, "IPYTHONDIR="+home, "R_LIBS_USER="+home+"/R/library", "CUBBY_CRAN_MIRROR=http://127.0.0.1:9/cran")
 	cmd.Dir = home
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	change(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -419,36 +421,6 @@ func inTime(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// A kernel of ipykernel begins without what it needs later, or never, and is the same
-// all the same: what lies where it begins is not imported before a cell asks for it, and
-// whoever wants the rest gets it.
-func TestLaunch(t *testing.T) {
-	c, _, _ := start(t, "python3", "python", "random.py", "IPython.py", "runpy.py", "importlib.py", "jedi.py", "parso.py")
-	shows(t, c, [][2]string{
-		{"import sys; [m for m in ('prompt_toolkit', 'IPython.terminal.embed', 'jedi', 'jedi.api.classes', 'parso') if m in sys.modules]", "[]"},
-		{"import os; os.path.basename(sys.argv[0]), __name__, sys.modules['__main__'].__name__", "('ipykernel_launcher.py', '__main__', '__main__')"},
-		{"sys.path.count('')", "1"},
-		{"import IPython; hasattr(IPython, 'nothing'), hasattr(IPython.terminal, 'nothing'), IPython.get_ipython() is get_ipython()", "(False, False, True)"},
-		{"isinstance(get_ipython(), IPython.terminal.interactiveshell.TerminalInteractiveShell)", "False"},
-		{"IPython.terminal.embed.InteractiveShellEmbed.__name__", "'InteractiveShellEmbed'"},
-		{"from IPython import embed; embed.__module__, embed.__name__", "('IPython.terminal.embed', 'embed')"},
-		{"from IPython.core import completer; completer.JEDI_INSTALLED, get_ipython().Completer.use_jedi", "(True, True)"},
-		{"len(completer.jedi.Interpreter('sys.vers', [globals()]).complete()) > 0, completer.jedi.settings.case_insensitive_completion", "(True, False)"},
-		{"sys.path.remove(''); import jedi; jedi.__version__[0].isdigit(), completer.jedi.Interpreter is jedi.Interpreter, jedi.settings is completer.jedi.settings", "(True, True, True)"},
-	})
-}
-
-// A jedi that cannot be imported is none, as for IPython itself.
-func TestLaunchWithoutJedi(t *testing.T) {
-	c, _, _ := start(t, "python3", "python")
-	shows(t, c, [][2]string{
-		{"import os, sys; sys.modules['jedi'] = None; from IPython.core import completer; completer.JEDI_INSTALLED", "True"},
-		{"'os.path' in get_ipython().complete('os.pat')[1]", "True"},
-		{"completer.jedi.Interpreter('os.pat', [globals()]) is None, completer.JEDI_INSTALLED, get_ipython().Completer.use_jedi", "(False, False, False)"},
-		{"'os.path' in get_ipython().complete('os.pat')[1]", "True"},
-	})
 }
 
 // shows fails unless each cell has its result.

@@ -11,7 +11,7 @@ func TestCommand(t *testing.T) {
 		{"/usr/bin/python3", "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "c.json"},
 	} {
 		at := slices.Index(argv, "-m")
-		want := slices.Concat(argv[:at], []string{"-c", launch, "-f", "c.json"})
+		want := slices.Concat(argv[:at], []string{"-c", launch, "-f", "c.json", "--HistoryManager.enabled=False"})
 		if got := Command(argv); !slices.Equal(got, want) {
 			t.Errorf("%q becomes %q", argv, got)
 		}
