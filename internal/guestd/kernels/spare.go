@@ -111,7 +111,8 @@ func importOf(language, module string) (string, error) {
 	}
 	switch canonicalLanguage(language) {
 	case "python":
-		return fmt.Sprintf("__import__(%s)", quoted), nil
+		// It stays, as all that the kernel began with, and is no garbage to look for.
+		return fmt.Sprintf("__import__(%s); __import__('gc').freeze()", quoted), nil
 	case nodeKernel:
 		return fmt.Sprintf("void require(%s)", quoted), nil
 	case "r":

@@ -10,17 +10,19 @@ def _launch():
     import gc
     import runpy
 
+    # What modules are made of stays: it is not looked through for garbage, now or later.
     collects = gc.isenabled()
-    gc.disable()  # what modules are made of stays
+    gc.disable()
     try:
         if not {"IPython", "ipykernel", "jedi", "debugpy", "psutil"} & set(sys.modules):
-            gathered = _gathered() if here else None
+            forget = _gathered() if here else None
             try:
                 _without_what_waits()
             finally:
-                if gathered:
-                    sys.meta_path.remove(gathered)
+                if forget:
+                    forget()
     finally:
+        gc.freeze()
         if collects:
             gc.enable()
         if here:
@@ -57,7 +59,7 @@ def _gathered():
     # kernel-modules.py writes and describes. Python would look for each module in several
     # directories and read its cache; this asks for the time and the size of its source, which
     # tell it as much: a module that was changed, or that comes first somewhere else, is
-    # left to Python.
+    # left to Python. What it returns ends that.
     import sys
 
     try:
@@ -69,14 +71,13 @@ def _gathered():
 
         file = posix.open("/usr/lib/cubby/kernel-modules", posix.O_RDONLY | posix.O_CLOEXEC)
         try:
-            data = memoryview(mmap.mmap(file, 0, prot=mmap.PROT_READ))
+            data = mmap.mmap(file, 0, prot=mmap.PROT_READ)
         finally:
             posix.close(file)
         size, begin = (int.from_bytes(data[at : at + 8], "little") for at in (4, 12))
         if data[:4] != MAGIC_NUMBER or len(data) != size or sys.flags.optimize:
             return None
         index = marshal.loads(data[20:begin])
-        data = data[begin:]
         before = sys.meta_path.index(PathFinder)
     except Exception:
         return None
@@ -99,7 +100,7 @@ def _gathered():
             self.__class__ = SourceFileLoader
             at, length = index[name][-2:]
             try:
-                return marshal.loads(data[at : at + length])
+                return marshal.loads(data[begin + at : begin + at + length])
             except (EOFError, TypeError, ValueError):
                 return self.get_code(name)
 
@@ -130,8 +131,12 @@ def _gathered():
                 spec.submodule_search_locations.append(folder)
             return spec
 
+    def forget():
+        sys.meta_path.remove(Finder)
+        data.close()
+
     sys.meta_path.insert(before, Finder)
-    return Finder
+    return forget
 
 
 def _without_what_waits():

@@ -20,7 +20,7 @@ func TestLaunch(t *testing.T) {
 	shows(t, c, [][2]string{
 		{"import sys; [m for m in ('prompt_toolkit', 'IPython.terminal.embed', 'jedi', 'jedi.api.classes', 'parso', 'debugpy', 'pydevd') if m in sys.modules]", "[]"},
 		{"import os, ipykernel.kernelbase; ipykernel.kernelbase.psutil.Process().pid == os.getpid()", "True"},
-		{"import gc, psutil; psutil.Process().pid == os.getpid(), gc.isenabled()", "(True, True)"},
+		{"import gc, psutil; psutil.Process().pid == os.getpid(), gc.isenabled(), gc.get_freeze_count() > 20000", "(True, True, True)"},
 		{"os.path.basename(sys.argv[0]), __name__, sys.modules['__main__'].__name__", "('ipykernel_launcher.py', '__main__', '__main__')"},
 		{"sys.path.count('')", "1"},
 		{"import IPython; hasattr(IPython, 'nothing'), hasattr(IPython.terminal, 'nothing'), IPython.get_ipython() is get_ipython()", "(False, False, True)"},
