@@ -258,7 +258,7 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.code = cell.NewCode(s.gate, s.live, s.kernels, reader)
 	s.programs.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
 	s.tasks = tasks.New(tasks.Config{
-		Store: cfg.Store, Journals: cfg.Journals, Live: s.live, Git: s.programs.git, Services: s.services, Scope: s.scope, Gate: s.gate, Log: cfg.Log,
+		Store: cfg.Store, Journals: cfg.Journals, Live: s.live, Git: s.programs.git, Services: s.services, Scope: s.scope, Gate: s.gate, Log: cfg.Log, Now: cfg.Now,
 		Secrets: s.Secrets().Values, Note: s.recorder.Note, Program: cfg.Sandboxes.TaskProgram,
 	})
 	s.programs.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
@@ -295,6 +295,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.gate.Open()
 	s.gate.Spawn(s.sandboxes.Reconciler().Loop)
 	s.gate.Spawn(s.sandboxes.ReapLoop)
+	s.gate.Spawn(s.tasks.KillCancelled)
 	s.gate.Spawn(s.sandboxes.Pool().Run)
 	s.gate.Spawn(s.pruneLoop)
 	s.gate.Spawn(s.retention.BoundLoop)

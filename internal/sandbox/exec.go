@@ -116,6 +116,9 @@ type Exec struct {
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero until running
 	FinishedAt time.Time // zero until finished
+	// CancelledAt is when somebody asked for an end that takes a while; zero: nobody did.
+	// Only the store knows it.
+	CancelledAt time.Time
 }
 
 // Took is how long the command ran; 0 when it never did or still does.

@@ -14,7 +14,7 @@ import (
 )
 
 const execColumns = `e.box, e.seq, e.uid, e.spec, e.status, e.exit, e.result, e.actor,
-	e.created_at, e.started_at, e.finished_at`
+	e.created_at, e.started_at, e.finished_at, e.cancelled_at`
 
 func noSuchExec() error { return errs.E(errs.NotFound, "no such exec") }
 
@@ -168,6 +168,18 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 	return first, nil
 }
 
+// CancelExec notes that somebody asked for the end of an exec; the first time stays. It
+// is durable. NotFound when there is no such exec.
+func (s *Store) CancelExec(ctx context.Context, box sandbox.UID, seq int64, at time.Time) error {
+	return s.update(ctx, durable, func(t *tx) error {
+		n, err := t.exec(`UPDATE execs SET cancelled_at = $1 WHERE box = $2 AND seq = $3 AND cancelled_at = 0`, micros(at), box, seq)
+		if err == nil && n == 0 {
+			_, err = t.execStatus(box, seq)
+		}
+		return err
+	})
+}
+
 func (t *tx) execStatus(box sandbox.UID, seq int64) (status sandbox.ExecStatus, err error) {
 	err = t.row(`SELECT status FROM execs WHERE box = $1 AND seq = $2`, box, seq).Scan(&status)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -284,6 +296,14 @@ func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) {
 	return execs, s.fault(err)
 }
 
+// CancelledExecs are those of [Store.UnfinishedExecs] that [Store.CancelExec] noted.
+func (s *Store) CancelledExecs(ctx context.Context) ([]sandbox.Exec, error) {
+	rows, err := s.rows(ctx, `SELECT `+execColumns+` FROM execs e
+		WHERE e.status IN ('pending', 'running') AND e.cancelled_at <> 0 ORDER BY e.box, e.seq`)
+	execs, err := collect(rows, err, scanListed)
+	return execs, s.fault(err)
+}
+
 func scanBrief(r row) (sandbox.Exec, error) {
 	e, err := scanExec(r)
 	return e.Brief(), err
@@ -298,8 +318,8 @@ func scanListed(r row) (sandbox.Exec, error) {
 func scanExec(r row) (sandbox.Exec, error) {
 	var e sandbox.Exec
 	var spec, exit, result []byte
-	var created, started, finished int64
-	err := r.Scan(&e.Box, &e.Seq, &e.UID, &spec, &e.Status, &exit, &result, &e.Actor, &created, &started, &finished)
+	var created, started, finished, cancelled int64
+	err := r.Scan(&e.Box, &e.Seq, &e.UID, &spec, &e.Status, &exit, &result, &e.Actor, &created, &started, &finished, &cancelled)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sandbox.Exec{}, noSuchExec()
 	}
@@ -316,6 +336,6 @@ func scanExec(r row) (sandbox.Exec, error) {
 		}
 	}
 	e.Result = result
-	e.CreatedAt, e.StartedAt, e.FinishedAt = fromMicros(created), fromMicros(started), fromMicros(finished)
+	e.CreatedAt, e.StartedAt, e.FinishedAt, e.CancelledAt = fromMicros(created), fromMicros(started), fromMicros(finished), fromMicros(cancelled)
 	return e, nil
 }

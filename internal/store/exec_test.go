@@ -332,3 +332,34 @@ func TestNewestExecsOfAKind(t *testing.T) {
 		}
 	}
 }
+
+// The first cancel of an exec stays, until the exec has ended.
+func TestCancelledExecs(t *testing.T) {
+	s, c := fresh(t)
+	b := create(t, s, box("a"))
+	var seqs []int64
+	for range 3 {
+		seq, err := s.CreateExec(t.Context(), sandbox.Exec{UID: sandbox.NewUID(), Box: b.UID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, seq)
+	}
+	first := c.advance(time.Second)
+	for _, seq := range seqs[1:] {
+		for range 2 {
+			if err := s.CancelExec(t.Context(), b.UID, seq, s.now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.advance(time.Second)
+	}
+	if _, err := s.FinishExec(t.Context(), b.UID, seqs[2], sandbox.Exit{Reason: sandbox.EndKilled}, sandbox.ExecError, s.now()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.CancelledExecs(t.Context())
+	if err != nil || len(list) != 1 || list[0].Seq != seqs[1] || !list[0].CancelledAt.Equal(first) {
+		t.Errorf("CancelledExecs = %+v, %v, want %d at %s", list, err, seqs[1], first)
+	}
+	wantKind(t, "CancelExec of none", s.CancelExec(t.Context(), b.UID, 99, s.now()), errs.NotFound)
+}

@@ -73,6 +73,8 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	read("ExecEnv", func() error { _, err := s.ExecEnv(ctx, b.UID, 1); return err })
 	add("StartExec", false, func() error { return s.StartExec(ctx, b.UID, 1, s.now()) })
 	read("UnfinishedExecs", func() error { _, err := s.UnfinishedExecs(ctx); return err })
+	add("CancelExec", true, func() error { return s.CancelExec(ctx, b.UID, 1, s.now()) })
+	read("CancelledExecs", func() error { _, err := s.CancelledExecs(ctx); return err })
 	add("FinishExec", false, func() error {
 		_, err := s.FinishExec(ctx, b.UID, 1, sandbox.Exit{}, sandbox.ExecDone, s.now())
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/task"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // cancelTime is what a supervisor gets to end its agent and to say what had changed
@@ -39,20 +40,56 @@ func (t *Tasks) Cancel(ctx context.Context, id, taskID string) (Task, error) {
 	if err != nil && !errors.Is(err, errs.WrongState) && telling.Err() == nil {
 		return Task{}, err
 	}
-	t.killLater(auth.From(ctx), id, x)
+	// Only now, for whoever is told of an error asks again.
+	at := t.cfg.Now()
+	if err := t.cfg.Store.CancelExec(context.WithoutCancel(ctx), x.Box, x.Seq, at); err != nil {
+		return Task{}, err
+	}
+	t.killLater(auth.From(ctx), id, x, at)
 	return t.Get(ctx, id, taskID)
 }
 
-// killLater kills a task that has not ended in [cancelTime], once however often it is
-// cancelled. A daemon that is started again meanwhile does not know of it.
-func (t *Tasks) killLater(who auth.Principal, id string, x sandbox.Exec) {
+// KillCancelled sees to the tasks whose cancel an earlier daemon answered and did not
+// see the end of: as that one would have, it kills those that do not end.
+func (t *Tasks) KillCancelled(ctx context.Context) {
+	for pauses := gate.NewPauses(); ctx.Err() == nil; gate.Pause(ctx, pauses) {
+		err := t.takeUpCancels(ctx)
+		if err == nil {
+			return
+		}
+		t.cfg.Log.Error("look for tasks that were cancelled; it is tried again", telemetry.KeyErr, err)
+	}
+}
+
+func (t *Tasks) takeUpCancels(ctx context.Context) error {
+	list, err := t.cfg.Store.CancelledExecs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x.Spec.Kind != task.Kind {
+			continue
+		}
+		b, err := t.cfg.Store.SandboxByUID(ctx, x.Box)
+		if err != nil {
+			return err
+		}
+		t.killLater(auth.Principal{Name: x.Actor}, string(b.ID), x, x.CancelledAt)
+	}
+	return nil
+}
+
+// killLater kills a task that has not ended [cancelTime] after it was cancelled, once
+// however often that was.
+func (t *Tasks) killLater(who auth.Principal, id string, x sandbox.Exec, cancelled time.Time) {
+	wait := max(0, cancelTime-t.cfg.Now().Sub(cancelled))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.cancelled[x.UID] {
 		return
 	}
 	t.cancelled[x.UID] = t.cfg.Gate.Spawn(func(ctx context.Context) {
-		t.killAfter(auth.WithPrincipal(ctx, who), id, x, cancelTime)
+		t.killAfter(auth.WithPrincipal(ctx, who), id, x, wait)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.cancelled, x.UID)

@@ -57,6 +57,7 @@ type Config struct {
 	Scope    *scope.Scope
 	Gate     *gate.Gate
 	Log      *slog.Logger
+	Now      func() time.Time
 	// Secrets are those values that the operator has set for a tenant, of the names
 	// that are asked for.
 	Secrets func(ctx context.Context, tenant string, names []string) (map[string]string, error)

@@ -131,7 +131,7 @@ CREATE TABLE execs (
     exit        TEXT,
     created_at  INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
-    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT, tenant TEXT NOT NULL DEFAULT '', service TEXT NOT NULL DEFAULT '',
+    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT, tenant TEXT NOT NULL DEFAULT '', service TEXT NOT NULL DEFAULT '', cancelled_at INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (box, seq)
 );
 
