@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // image is what a daemon that was killed at some moment leaves.
@@ -206,4 +208,49 @@ func TestKilledWhileARunIsTakenBack(t *testing.T) {
 			t.Errorf("the thread is %s", view.Status)
 		}
 	})
+}
+
+// TestKilledAfterACancelWasAnswered: the next daemon ends the run.
+func TestKilledAfterACancelWasAnswered(t *testing.T) {
+	for name, rollback := range map[string]bool{"interrupt": false, "rollback": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			reached, let := make(chan struct{}), make(chan struct{})
+			w.called = func(context.Context, loop.Call) loop.Result {
+				close(reached)
+				<-let // it does not heed that the run ends
+				return loop.Result{Content: "late"}
+			}
+			s, stop := w.daemon()
+			thread := newThread(t, s)
+			run := begin(t, s, thread, says("call run"))
+			<-reached
+			if got, err := s.Runs().Cancel(acme(t), thread, run.ID, rollback, false); err != nil || got.Status != conversation.RunRunning {
+				t.Fatalf("Cancel = %+v, %v", got, err)
+			}
+			killed := newWorld(t)
+			killed.dir = t.TempDir()
+			// What is shared between processes in memory is gone with them.
+			if err := errors.Join(os.CopyFS(killed.dir, os.DirFS(w.dir)), os.RemoveAll(killed.dir+"/cubby.db-shm")); err != nil {
+				t.Fatal(err)
+			}
+			close(let)
+			stop()
+			killed.called = func(context.Context, loop.Call) loop.Result {
+				t.Error("the run went on")
+				return loop.Result{Content: "ran it later"}
+			}
+			next, _ := killed.daemon()
+			// The thread is free when the run has ended.
+			n := says("on")
+			n.Multitask = conversation.MultitaskEnqueue
+			if _, said := do(t, next, thread, n); said[len(said)-1] != "ai:said on" {
+				t.Errorf("said %q", said)
+			}
+			got, err := next.Runs().Get(acme(t), thread, run.ID)
+			if rollback && !errors.Is(err, errs.NotFound) || !rollback && got.Status != conversation.RunInterrupted {
+				t.Errorf("the run is %+v, %v", got, err)
+			}
+		})
+	}
 }

@@ -125,10 +125,11 @@ func (s *Service) launch(w *waiting) {
 	ctx, cancel := context.WithCancelCause(as(context.Background(), w.thread))
 	e := &execution{
 		run: w.run, thread: w.thread, rec: w.rec, verdict: w.verdict, cancel: cancel, done: make(chan struct{}), leave: w.leave,
-		readers: w.readers, cancelOnLeave: w.cancelOnLeave,
+		readers: w.readers, cancelOnLeave: w.cancelOnLeave, rollback: w.run.Request.TakeBack,
 	}
-	if e.cancelOnLeave && e.readers <= 0 {
-		cancel(loop.ErrCanceled) // who wanted it left while it waited
+	// Who wanted it left while it waited, or had an earlier daemon's word that it ends.
+	if e.cancelOnLeave && e.readers <= 0 || w.run.Request.Canceled {
+		cancel(loop.ErrCanceled)
 	}
 	s.active[w.thread.UID] = e
 	s.work.Go(func() {
@@ -285,6 +286,11 @@ func (s *Service) takeLast(uid sandbox.UID) *waiting {
 // cancel ends a run, and returns what is closed when it has ended. The thread's lock is
 // held.
 func (s *Service) cancel(ctx context.Context, t conversation.Thread, run conversation.Run, rollback bool) (<-chan struct{}, error) {
+	var unnoted error
+	if s.goesOn(t.UID, run.ID) {
+		// Whoever does not wait for the end has the word of the next daemon too.
+		unnoted = s.noteCancel(context.WithoutCancel(ctx), t, run, rollback)
+	}
 	s.mu.Lock()
 	e, w := s.active[t.UID], s.queued[run.ID]
 	delete(s.queued, run.ID)
@@ -292,7 +298,7 @@ func (s *Service) cancel(ctx context.Context, t conversation.Thread, run convers
 		e.rollback = e.rollback || rollback
 		s.mu.Unlock()
 		e.cancel(loop.ErrCanceled)
-		return e.done, nil
+		return e.done, unnoted
 	}
 	s.mu.Unlock()
 	done := make(chan struct{})
@@ -321,6 +327,27 @@ func (s *Service) cancel(ctx context.Context, t conversation.Thread, run convers
 	}
 	s.forgetJournal(t, run)
 	return done, nil
+}
+
+// goesOn reports whether a run has begun here and not ended.
+func (s *Service) goesOn(uid sandbox.UID, run string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.active[uid]
+	return e != nil && e.run.ID == run
+}
+
+// noteCancel notes in the row of a run that it is to end. One that has been taken back
+// meanwhile has none.
+func (s *Service) noteCancel(ctx context.Context, t conversation.Thread, run conversation.Run, rollback bool) error {
+	err := s.cfg.Store.ChangeRunAndThread(ctx, t.UID, run.ID, func(r *conversation.Run, _ *conversation.Thread) error {
+		r.Request.Canceled, r.Request.TakeBack = true, r.Request.TakeBack || rollback
+		return nil
+	})
+	if errors.Is(err, errs.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // attach counts who follows a run.

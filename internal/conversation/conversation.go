@@ -186,6 +186,10 @@ type RunRequest struct {
 	// StreamMode is how the client that made the run watches it; who joins it and says
 	// nothing else is shown the same.
 	StreamMode []string `json:"stream_mode,omitempty"`
+	// Canceled: somebody asked for the end of the run, and with TakeBack that it be as
+	// if it had not been. A daemon that takes the run up does that.
+	Canceled bool `json:"canceled,omitempty"`
+	TakeBack bool `json:"take_back,omitempty"`
 }
 
 // Command is what a client says to a thread that waits.
