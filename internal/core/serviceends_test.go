@@ -15,7 +15,26 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
+
+// A stop that was answered holds for the next daemon, which would start what it does
+// not know to be stopped: one that cannot be stored is an error.
+func TestStopOfAServiceThatCannotBeStored(t *testing.T) {
+	w := newWorld(t)
+	w.createWith("a", sandbox.Service{Name: "web", Command: "exec sleep 1000"})
+	w.inState("a", "web", services.Running)
+	mend := storetest.Break(t, filepath.Join(w.dir, "cubby.db"), "UPDATE OF services ON sandboxes", "")
+	if st, err := w.Services().Stop(w.ctx, "a", "web"); err == nil {
+		t.Errorf("Stop = %+v", st)
+	}
+	mend()
+	if st, err := w.Services().Stop(w.ctx, "a", "web"); err != nil || st.State != services.Stopped {
+		t.Errorf("Stop again = %+v, %v", st, err)
+	}
+	w.restart()
+	w.inState("a", "web", services.Stopped)
+}
 
 // A service that is removed is ended also when the daemon is, before it has ended.
 func TestServiceThatWasRemovedDoesNotOutliveTheDaemon(t *testing.T) {

@@ -232,8 +232,14 @@ func (k *keeper) look() {
 // is written with the next change; a daemon that is killed before finds the runs
 // themselves.
 func (k *keeper) save(ctx context.Context, events ...sandbox.Event) {
+	_ = k.write(ctx, events...) // it is logged
+}
+
+// write is save for who has to know whether it was written. A sandbox that does not
+// run any more has no services, which is no error.
+func (k *keeper) write(ctx context.Context, events ...sandbox.Event) error {
 	if ctx.Err() != nil {
-		return // the next run's to say
+		return errStopped() // the next run's to say
 	}
 	k.saving.Lock()
 	defer k.saving.Unlock()
@@ -244,7 +250,11 @@ func (k *keeper) save(ctx context.Context, events ...sandbox.Event) {
 		}
 	}
 	err := k.s.cfg.Store.SetServices(context.WithoutCancel(ctx), k.run.UID, states, events...)
-	if err != nil && !errors.Is(err, errs.WrongState) && !errors.Is(err, errs.NotFound) {
+	if errors.Is(err, errs.WrongState) || errors.Is(err, errs.NotFound) {
+		return nil
+	}
+	if err != nil {
 		k.s.cfg.Log.Error("note where services stand", telemetry.KeyUID, k.run.UID, telemetry.KeyErr, err)
 	}
+	return err
 }

@@ -185,10 +185,15 @@ func (u *unit) reset(ctx context.Context) {
 // set changes where the service stands, and writes it down. The change is called
 // with mu held.
 func (u *unit) set(ctx context.Context, change func(*sandbox.ServiceState), events ...sandbox.Event) {
+	_ = u.mustSet(ctx, change, events...) // what cannot be written is logged
+}
+
+// mustSet is set for what the next daemon has to know. After an error it holds here.
+func (u *unit) mustSet(ctx context.Context, change func(*sandbox.ServiceState), events ...sandbox.Event) error {
 	u.mu.Lock()
 	change(&u.state)
 	u.mu.Unlock()
-	u.k.save(ctx, events...)
+	return u.k.write(ctx, events...)
 }
 
 // carryOut does what somebody asked for.
@@ -200,10 +205,10 @@ func (u *unit) carryOut(ctx context.Context, what wish) error {
 		return errStopped()
 	}
 	if what == toStop {
-		u.set(ctx, func(s *sandbox.ServiceState) {
+		// The next daemon starts what it does not know to be stopped.
+		return u.mustSet(ctx, func(s *sandbox.ServiceState) {
 			*s = sandbox.ServiceState{Phase: sandbox.ServiceStopped, Revision: s.Revision, Exec: s.Exec, Restarts: s.Restarts}
 		})
-		return nil
 	}
 	if e := u.running(); e != nil && !isDone(e) {
 		return nil
