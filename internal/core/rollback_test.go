@@ -192,6 +192,52 @@ func TestEveryStepOfARollbackCanBreak(t *testing.T) {
 	}
 }
 
+// A sleeper that could not be ended was stopped and lost its memory, although nothing
+// had been taken from it.
+func TestRollbackOfASleeperThatCannotBeEnded(t *testing.T) {
+	for _, tt := range []struct {
+		step
+		goesOn bool
+	}{
+		{onDriver("Destroy"), true},
+		{afterDriver("Destroy"), false},
+		{all(onDriver("Destroy"), onDriver("Inspect")), false},
+		{all(onDriver("Destroy"), moveTo(sandbox.Sleeping)), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBreakable(t)
+			b.create("a")
+			b.keep("a", "point")
+			x := b.launch("a", "echo ready; while [ ! -e go ]; do sleep 0.01; done")
+			was := b.sleep("a", true)
+			tt.breaks(b)
+			_, err := b.Snapshots().Rollback(b.ctx, "a", "point")
+			if err == nil || tt.goesOn != strings.Contains(err.Error(), "the sandbox is sleeping as before") {
+				t.Fatalf("Rollback = %v", err)
+			}
+			b.mend()
+			if tt.goesOn {
+				if got := b.get("a"); got.State != sandbox.Sleeping || got.Why() != was.Why() {
+					t.Errorf("it is %s %+v, want sleeping %+v", got.State, got.Why(), was.Why())
+				}
+				b.sh("a", "touch go")
+				if x := b.wait("a", x.Seq); *x.Exit.Code != 0 {
+					t.Errorf("the command ended %+v", x.Exit)
+				}
+			} else {
+				b.comesTo("a", sandbox.Stopped, `a rollback to the snapshot "point" broke off: repeat it`)
+				if x := b.wait("a", x.Seq); x.Exit.Reason != sandbox.EndStopped {
+					t.Errorf("the command ended %+v", x.Exit)
+				}
+			}
+			if got, err := b.Snapshots().Rollback(b.ctx, "a", "point"); err != nil || got.State != sandbox.Running || got.Reason != "" {
+				t.Errorf("the next Rollback = %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // A snapshot that was deleted in the middle of a rollback to it left a sandbox that
 // was stopped, and was to be rolled back again.
 func TestNobodyDeletesASnapshotThatARollbackIsUnderWayTo(t *testing.T) {

@@ -36,6 +36,24 @@ func TestStopOfAServiceThatCannotBeStored(t *testing.T) {
 	w.inState("a", "web", services.Stopped)
 }
 
+// A rollback that could not end its sandbox forgot that a service was stopped: the next
+// daemon started it.
+func TestServiceStaysStoppedAfterARollbackThatFailed(t *testing.T) {
+	w := newWorld(t)
+	w.createWith("a", sandbox.Service{Name: "web", Command: "exec sleep 1000"})
+	w.keep("a", "point")
+	if _, err := w.Services().Stop(w.ctx, "a", "web"); err != nil {
+		t.Fatal(err)
+	}
+	w.faults.SetFail("Destroy", errDown)
+	if _, err := w.Snapshots().Rollback(w.ctx, "a", "point"); err == nil {
+		t.Error("Rollback succeeded")
+	}
+	w.faults.SetFail("Destroy", nil)
+	w.restart()
+	w.inState("a", "web", services.Stopped)
+}
+
 // A service that is removed is ended also when the daemon is, before it has ended.
 func TestServiceThatWasRemovedDoesNotOutliveTheDaemon(t *testing.T) {
 	w := newWorld(t)

@@ -22,7 +22,7 @@ var moves = map[State][]State{
 	Creating:  {Running, Failed, Destroyed},
 	Running:   {Sleeping, Stopped, Failed, Destroyed},
 	Sleeping:  {Running, Stopped, Failed, Destroyed},
-	Stopped:   {Running, Failed, Destroyed},
+	Stopped:   {Running, Sleeping, Failed, Destroyed}, // asleep after a stop that took nothing away
 	Failed:    {Destroyed},
 	Destroyed: {},
 }

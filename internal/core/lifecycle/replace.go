@@ -106,9 +106,11 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 	}
 	if err != nil {
 		err = fmt.Errorf("end sandbox %s: %w", b.ID, err)
-		if r != nil && s.runsOn(ctx, b) {
-			r.GoOn()
-			return was, false, broke(err, "runs on as before", "try again")
+		if s.takeBack(ctx, was) {
+			if r != nil {
+				r.GoOn()
+			}
+			return was, false, broke(err, "is "+string(was.State)+" as before", "try again")
 		}
 	}
 	if r != nil {
@@ -122,15 +124,17 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 	return b, true, err
 }
 
-// runsOn takes back that a sandbox is stopped whose end failed, where it still runs.
-func (s *Sandboxes) runsOn(ctx context.Context, b sandbox.Sandbox) bool {
+// takeBack takes back that a sandbox is stopped whose end failed, where it runs or
+// sleeps as it was.
+func (s *Sandboxes) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
-	seen, err := s.inspect(ctx, b)
-	if err == nil && seen.Phase == driver.PhaseRunning {
-		_, err = s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{})
+	seen, err := s.inspect(ctx, was)
+	if err != nil || seen.Phase != map[sandbox.State]driver.Phase{sandbox.Running: driver.PhaseRunning, sandbox.Sleeping: driver.PhaseAsleep}[was.State] {
+		return false
 	}
-	return err == nil && seen.Phase == driver.PhaseRunning
+	_, err = s.cfg.Store.Move(ctx, was.UID, was.State, store.Change{Why: was.Why(), Services: was.Services})
+	return err == nil
 }
 
 // putTogether gives a sandbox that was taken apart its new files and its new run.

@@ -179,8 +179,12 @@ func (d *Driver) Sweep(ctx context.Context, uid sandbox.UID) error {
 	if err := d.clear(ctx, uid); err != nil {
 		return err
 	}
-	d.namespaces.drop(uid)
 	b := d.box(uid)
+	// Its memory goes whole: what is left of a sweep that fails is not asleep.
+	if err := b.memory().Retire(); err != nil {
+		return err
+	}
+	d.namespaces.drop(uid)
 	err := os.RemoveAll(b.dir)
 	if err == nil {
 		return nil
