@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -257,6 +258,50 @@ func TestNobodyDeletesASnapshotThatARollbackIsUnderWayTo(t *testing.T) {
 	}
 	if !errors.Is(during, errs.WrongState) {
 		t.Errorf("Remove during the rollback = %v, want wrong state", during)
+	}
+	if err := w.Snapshots().Remove(w.ctx, "point"); err != nil {
+		t.Errorf("Remove = %v", err)
+	}
+}
+
+// pinning are images of which each pin is told of.
+type pinning struct {
+	core.Images
+	told func(ctx context.Context)
+}
+
+func (p pinning) Pin(ctx context.Context, digest string, owner sandbox.UID) error {
+	p.told(ctx)
+	return p.Images.Pin(ctx, digest, owner)
+}
+
+// A snapshot that was deleted when a create from it had copied its files, and not read
+// its memory, left neither.
+func TestNobodyDeletesASnapshotThatACreateIsUnderWayFrom(t *testing.T) {
+	var w *world
+	var once sync.Once
+	var during error
+	w = newWorld(t, func(c *core.Config) {
+		c.Images = pinning{c.Images, func(ctx context.Context) {
+			if w != nil && w.Service != nil {
+				if _, err := w.Sandboxes().Get(ctx, "b"); err == nil {
+					once.Do(func() { during = w.Snapshots().Remove(ctx, "point") })
+				}
+			}
+		}}
+	})
+	w.create("a")
+	w.sh("a", "echo then > f")
+	w.keep("a", "point")
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "b", Snapshot: "point"})
+	if err != nil || b.State != sandbox.Running {
+		t.Errorf("Create = %s, %v", b.State, err)
+	}
+	if !errors.Is(during, errs.WrongState) {
+		t.Errorf("Remove during the create = %v, want wrong state", during)
+	}
+	if r := w.sh("b", "cat f"); string(r.Stdout) != "then\n" {
+		t.Errorf("it prints %q", r.Stdout)
 	}
 	if err := w.Snapshots().Remove(w.ctx, "point"); err != nil {
 		t.Errorf("Remove = %v", err)

@@ -101,6 +101,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 		if o, err = s.origin(ctx, r); err != nil {
 			return sandbox.Sandbox{}, err
 		}
+		defer o.Done()
 	}
 	b, err = s.plan(ctx, r, o)
 	if err != nil {
@@ -148,10 +149,7 @@ func (s *creator) origin(ctx context.Context, r CreateRequest) (*Origin, error) 
 		return nil, errs.E(errs.SharedFiles, "shared_files: the snapshot has files of its own").Hint("leave shared_files out")
 	}
 	o, err := s.cfg.Origin(ctx, cmp.Or(r.Tenant, auth.From(ctx).Tenant), r.Snapshot)
-	if err != nil {
-		return nil, err
-	}
-	return &o, nil
+	return &o, err
 }
 
 // plan turns a request into the sandbox that shall be, and refuses what can

@@ -22,6 +22,8 @@ type Origin struct {
 	// Run makes a sandbox of the spec run, with the identity of the spec. Nil: it
 	// starts cold. After an error nothing of it is left.
 	Run func(ctx context.Context, spec driver.Spec) (driver.Handle, error)
+	// Done lets its snapshot be removed. Only that of a create has it.
+	Done func()
 }
 
 // services are the states of those that go on with its memory.

@@ -14,22 +14,26 @@ import (
 )
 
 // Origin is a snapshot of a tenant's, by its id or name, to begin a sandbox of
-// that tenant from.
+// that tenant from. It stays until Done is called.
 func (s *Snapshots) Origin(ctx context.Context, tenant, name string) (lifecycle.Origin, error) {
 	if err := s.cfg.Gate.Wait(ctx); err != nil {
 		return lifecycle.Origin{}, err
 	}
-	n, err := s.find(ctx, &tenant, name)
+	n, done, err := s.take(ctx, &tenant, name)
 	if err != nil {
 		return lifecycle.Origin{}, err
 	}
 	o, err := s.origin(ctx, n)
+	if err != nil {
+		done()
+		return o, err
+	}
+	o.Done = done
 	o.Files = func(ctx context.Context, disk sandbox.UID) error {
-		defer s.use(n.UID)()
 		_, err := s.cfg.Disks.Clone(ctx, storage.Source{UID: n.UID}, disk)
 		return err
 	}
-	return o, err
+	return o, nil
 }
 
 func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot) (lifecycle.Origin, error) {
@@ -49,7 +53,6 @@ func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot) (lifecycle.O
 		return o, errs.E(errs.Unavailable, "the memory of the snapshot is gone from the host").Hint("remove the snapshot and make another")
 	}
 	o.Run = func(ctx context.Context, spec driver.Spec) (driver.Handle, error) {
-		defer s.use(n.UID)()
 		h, _, err := s.restore(ctx, k, n.UID, spec)
 		return h, err
 	}
@@ -68,15 +71,15 @@ func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sand
 		return b, err
 	}
 	defer release()
-	n, err := s.find(ctx, &b.Tenant, name)
+	// Until the end: without it a rollback that has begun could not end.
+	n, done, err := s.take(ctx, &b.Tenant, name)
 	if err != nil {
 		return b, err
 	}
+	defer done()
 	if err := fits(b, n); err != nil {
 		return b, err
 	}
-	// Until the end: without it a rollback that has begun could not end.
-	defer s.use(n.UID)()
 	o, err := s.origin(ctx, n)
 	if err != nil {
 		return b, err

@@ -61,32 +61,23 @@ type Snapshots struct {
 	quotas keylock.Locks // by tenant; held from the look at a quota to the row
 
 	mu   sync.Mutex
-	uses map[sandbox.UID]int // acts of this process on snapshots; guarded by mu
+	uses map[sandbox.UID]int // acts of this process on snapshots, or alone; guarded by mu
 }
 
 // New returns the snapshots that the store knows. It changes nothing.
 func New(cfg Config) *Snapshots { return &Snapshots{cfg: cfg, uses: make(map[sandbox.UID]int)} }
 
+// alone is the count of a snapshot that somebody removes.
+const alone = -1
+
 // use counts an act on a snapshot until done: until then it is neither removed nor
-// taken for something that a crash left.
-func (s *Snapshots) use(uid sandbox.UID) (done func()) {
+// taken for something that a crash left. WrongState while it is being removed.
+func (s *Snapshots) use(uid sandbox.UID) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.count(uid)
-}
-
-// useAlone is use for who removes the snapshot: false when it is in use.
-func (s *Snapshots) useAlone(uid sandbox.UID) (done func(), alone bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.uses[uid] > 0 {
-		return nil, false
+	if s.uses[uid] == alone {
+		return nil, errs.E(errs.WrongState, "the snapshot is just being removed").Hint("try again").RetryAfter(time.Second)
 	}
-	return s.count(uid), true
-}
-
-// count counts an act until done. s.mu is held.
-func (s *Snapshots) count(uid sandbox.UID) (done func()) {
 	s.uses[uid]++
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
@@ -94,7 +85,37 @@ func (s *Snapshots) count(uid sandbox.UID) (done func()) {
 		if s.uses[uid]--; s.uses[uid] == 0 {
 			delete(s.uses, uid)
 		}
-	})
+	}), nil
+}
+
+// useAlone is use for who removes the snapshot: false when it is in use.
+func (s *Snapshots) useAlone(uid sandbox.UID) (done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses[uid] != 0 {
+		return nil, false
+	}
+	s.uses[uid] = alone
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.uses, uid)
+	}, true
+}
+
+// take finds a snapshot and uses it until done.
+func (s *Snapshots) take(ctx context.Context, tenant *string, name string) (n sandbox.Snapshot, done func(), err error) {
+	if n, err = s.find(ctx, tenant, name); err != nil {
+		return n, nil, err
+	}
+	if done, err = s.use(n.UID); err != nil {
+		return n, nil, err
+	}
+	// It may have been removed before that.
+	if n, err = s.find(ctx, tenant, string(n.UID)); err != nil {
+		done()
+	}
+	return n, done, err
 }
 
 // keeper is the driver's ability to keep memory.
@@ -180,7 +201,10 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 	if n.Memory {
 		n.Services = b.Services
 	}
-	done := s.use(n.UID)
+	done, err := s.use(n.UID)
+	if err != nil {
+		return n, 0, err
+	}
 	defer done()
 	if err := s.note(ctx, n, b); err != nil {
 		return n, 0, err
@@ -351,9 +375,9 @@ func (s *Snapshots) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	done, alone := s.useAlone(n.UID)
-	if !alone {
-		return errs.E(errs.WrongState, "a sandbox is just being made from the snapshot, or goes back to it").Hint("try again").RetryAfter(time.Second)
+	done, ok := s.useAlone(n.UID)
+	if !ok {
+		return errs.E(errs.WrongState, "a sandbox is just being made from the snapshot, or goes back to it, or it is being removed already").Hint("try again").RetryAfter(time.Second)
 	}
 	defer done()
 	ctx, cancel := gate.Detached(ctx)
@@ -402,7 +426,7 @@ func (s *Snapshots) Reconcile(ctx context.Context) error {
 	}
 	var failed []error
 	for _, n := range unready {
-		if done, alone := s.useAlone(n.UID); alone {
+		if done, ok := s.useAlone(n.UID); ok {
 			s.cfg.Log.Info("delete what is left of a snapshot", telemetry.KeyUID, n.UID, "state", n.State)
 			failed = append(failed, s.clear(ctx, n))
 			done()
