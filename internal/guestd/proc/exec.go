@@ -29,7 +29,7 @@ type Exec struct {
 	tree      tree   // nil: never ran
 	io        *stdio // nil: never ran
 	startedAt time.Time
-	causes    map[syscall.Signal]Cause // by what the command would end of
+	causes    map[syscall.Signal]noted // by what the command would end of
 	oom       string                   // set by the memory watchdog: which process was killed
 	exit      *guestv1.ExecExit
 }
@@ -39,6 +39,12 @@ type Cause struct {
 	Reason guestv1.ExitReason
 	Signal syscall.Signal
 	Text   string
+}
+
+// noted is a cause since when it may be one.
+type noted struct {
+	Cause
+	at time.Time
 }
 
 // NewExec makes an Exec that has not begun.
@@ -206,18 +212,24 @@ const outliveAfter = 2 * time.Second
 // treeKillTimeout bounds kills that nobody waits for.
 const treeKillTimeout = 30 * time.Second
 
-// setCause notes what the agent is about to do. Of several kills the first counts,
-// for nothing outlives one; of other signals, which a command may survive, the last.
+// dyingTime is how long a command may take to end of a signal. One that runs for longer
+// has survived it.
+const dyingTime = 10 * time.Second
+
+// setCause notes what the agent is about to do. Of several kills the first counts, for
+// nothing outlives one; of the same other signal the first that the command may be
+// ending of yet.
 func (e *Exec) setCause(c Cause) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, known := e.causes[c.Signal]; e.exit != nil || known && c.Signal == syscall.SIGKILL {
+	first, known := e.causes[c.Signal]
+	if e.exit != nil || known && (c.Signal == syscall.SIGKILL || time.Since(first.at) < dyingTime) {
 		return
 	}
 	if e.causes == nil {
-		e.causes = make(map[syscall.Signal]Cause, 1)
+		e.causes = make(map[syscall.Signal]noted, 1)
 	}
-	e.causes[c.Signal] = c
+	e.causes[c.Signal] = noted{c, time.Now()}
 }
 
 // setOOM notes that the memory watchdog killed one of the command's processes.

@@ -3,6 +3,8 @@ package proc
 import (
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 )
@@ -60,7 +62,8 @@ func TestCauseOfAnEndIsOverwritten(t *testing.T) {
 		{"the first kill", causes{{Reason: timeout, Signal: kill}, {Reason: shutdown, Signal: kill}}, by(kill), timeout},
 		{"a kill, then a signal", causes{{Reason: timeout, Signal: kill}, {Reason: shutdown, Signal: term}}, by(kill), timeout},
 		{"a kill, and the signal was sooner", causes{{Reason: timeout, Signal: kill}, {Reason: shutdown, Signal: term}}, by(term), shutdown},
-		{"the last signal", causes{{Reason: killed, Signal: term}, {Reason: shutdown, Signal: term}}, by(term), shutdown},
+		{"the first signal", causes{{Reason: killed, Signal: term}, {Reason: shutdown, Signal: term}}, by(term), killed},
+		{"a shell says the first signal", causes{{Reason: killed, Signal: term}, {Reason: shutdown, Signal: term}, {Reason: shutdown, Signal: kill}}, code(128 + 15), killed},
 		{"one of two signals", causes{{Reason: killed, Signal: intr}, {Reason: shutdown, Signal: term}}, by(intr), killed},
 		{"cancelled, then shut down", causes{{Reason: killed, Signal: kill}, {Reason: shutdown, Signal: term}, {Reason: shutdown, Signal: kill}}, by(kill), killed},
 	} {
@@ -74,6 +77,19 @@ func TestCauseOfAnEndIsOverwritten(t *testing.T) {
 			}
 		})
 	}
+
+	// One that survived a signal ended of the next.
+	synctest.Test(t, func(t *testing.T) {
+		e := &Exec{}
+		e.setCause(Cause{Reason: killed, Signal: term})
+		time.Sleep(dyingTime)
+		e.setCause(Cause{Reason: shutdown, Signal: term})
+		time.Sleep(dyingTime - 1)
+		e.setCause(Cause{Reason: killed, Signal: term})
+		if exit := e.conclude(by(term), true, func() bool { return false }); exit.GetReason() != shutdown {
+			t.Errorf("reason %v, want that of the second", exit.GetReason())
+		}
+	})
 
 	// Whose supervisor is lost has no status: only a kill explains that.
 	e := &Exec{}
