@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
@@ -28,8 +29,9 @@ const maxWatched = 8192
 // lost, and the operation "overflow" says so. The stream ends with NotFound
 // when the watched path itself goes away.
 //
-// In a recursive watch a directory that appears is watched too; what was put
-// into it before that is reported as created, which can repeat a report.
+// In a recursive watch a directory that appears is watched too, also one that is
+// renamed; what was put into it before that is reported as created, which can repeat a
+// report.
 func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.WatchRequest], out *connect.ServerStream[guestv1.WatchResponse]) error {
 	name, err := filetree.Clean(r.Msg.GetPath())
 	if err != nil {
@@ -45,8 +47,9 @@ func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.Watc
 	}
 	defer func() { _ = w.Close() }()
 	x := &watch{
-		f: f, w: w, out: out, name: name, here: f.here(name), most: maxWatched,
+		f: f, w: w, tell: out.Send, name: name, here: f.here(name), most: maxWatched,
 		recursive: r.Msg.GetRecursive() && top.Type == sandbox.Directory,
+		watched:   make(map[string]bool),
 	}
 	if err := x.add(name); err != nil {
 		return err
@@ -59,25 +62,33 @@ func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.Watc
 	if err := out.Send(&guestv1.WatchResponse{Ready: true, At: timestamppb.New(f.now())}); err != nil {
 		return err
 	}
+	return x.follow(ctx)
+}
+
+// follow tells of what happens, until ctx ends or the top is gone.
+func (x *watch) follow(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case e, ok := <-w.Events:
+		case e, ok := <-x.w.Events:
 			if !ok {
 				return nil
 			}
 			if err := x.event(ctx, e); err != nil {
 				return err
 			}
-		case err, ok := <-w.Errors:
+		case err, ok := <-x.w.Errors:
 			if !ok {
 				return nil
 			}
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				return watchError(err, name)
+				return watchError(err, x.name)
 			}
-			if err := x.send(name, "overflow"); err != nil {
+			if err := x.send(x.name, "overflow"); err != nil {
+				return err
+			}
+			if err := x.anew(ctx); err != nil {
 				return err
 			}
 		}
@@ -87,11 +98,11 @@ func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.Watc
 type watch struct {
 	f          *fileService
 	w          *fsnotify.Watcher
-	out        *connect.ServerStream[guestv1.WatchResponse]
+	tell       func(*guestv1.WatchResponse) error
 	name, here string // the top, in the sandbox and in this process
 	recursive  bool
-	watched    int // at least as many directories as are watched
-	most       int // of them
+	watched    map[string]bool // at least the names of the directories that are watched
+	most       int             // of them
 }
 
 // here is the name in this process of a name in the sandbox.
@@ -109,16 +120,52 @@ func (f *fileService) now() time.Time {
 	return f.cfg.Now()
 }
 
+// nameOf is the name in the sandbox of what is watched here.
+func (x *watch) nameOf(here string) string {
+	return path.Join(x.name, strings.TrimPrefix(strings.TrimPrefix(here, x.here), "/"))
+}
+
 // add watches a directory. Directories that went away do not count.
 func (x *watch) add(name string) error {
-	if x.watched >= x.most {
-		x.watched = len(x.w.WatchList())
+	if len(x.watched) >= x.most {
+		clear(x.watched)
+		for _, here := range x.w.WatchList() {
+			x.watched[x.nameOf(here)] = true
+		}
 	}
-	if x.watched++; x.watched > x.most {
+	if x.watched[name] = true; len(x.watched) > x.most {
 		return errs.E(errs.Exhausted, "%s holds more than %d directories", x.name, x.most).
 			Hint("watch a part of it, or without recursive")
 	}
 	return watchError(x.w.Add(x.f.here(name)), name)
+}
+
+// anew watches what is there now, after events that were lost: directories may have
+// come and others be elsewhere.
+func (x *watch) anew(ctx context.Context) error {
+	if !x.recursive {
+		return nil
+	}
+	if err := errors.Join(x.forget(x.name), x.add(x.name)); err != nil {
+		return err
+	}
+	return x.addBelow(ctx, x.name, false)
+}
+
+// forget ends the watch of a directory that goes by this name no more, and of those
+// below it. A directory is watched by its inode: one that is renamed would go on to be
+// told of by its old name, or by none.
+func (x *watch) forget(name string) error {
+	for dir := range x.watched {
+		if dir != name && !strings.HasPrefix(dir, strings.TrimSuffix(name, "/")+"/") {
+			continue
+		}
+		delete(x.watched, dir)
+		if err := x.w.Remove(x.f.here(dir)); err != nil && !errors.Is(err, fsnotify.ErrNonExistentWatch) && !errors.Is(err, unix.EINVAL) {
+			return watchError(err, dir)
+		}
+	}
+	return nil
 }
 
 func watchError(err error, name string) error {
@@ -154,7 +201,7 @@ func (x *watch) addBelow(ctx context.Context, name string, report bool) error {
 }
 
 func (x *watch) event(ctx context.Context, e fsnotify.Event) error {
-	name := path.Join(x.name, strings.TrimPrefix(strings.TrimPrefix(e.Name, x.here), "/"))
+	name := x.nameOf(e.Name)
 	ops := []struct {
 		op   fsnotify.Op
 		name string
@@ -176,7 +223,17 @@ func (x *watch) event(ctx context.Context, e fsnotify.Event) error {
 	if name == x.name && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
 		return errs.E(errs.NotFound, "%s: no longer there", x.name)
 	}
-	if !x.recursive || !e.Has(fsnotify.Create) {
+	if !x.recursive {
+		return nil
+	}
+	// A new directory may have the name by now, also one that it was exchanged for.
+	again := x.watched[name] && (e.Has(fsnotify.Rename) || e.Has(fsnotify.Remove))
+	if again {
+		if err := x.forget(name); err != nil {
+			return err
+		}
+	}
+	if !again && !e.Has(fsnotify.Create) {
 		return nil
 	}
 	if file, err := x.f.tree.Stat(ctx, name, false); err != nil || file.Type != sandbox.Directory {
@@ -192,7 +249,7 @@ func (x *watch) event(ctx context.Context, e fsnotify.Event) error {
 }
 
 func (x *watch) send(name, op string) error {
-	return x.out.Send(&guestv1.WatchResponse{
+	return x.tell(&guestv1.WatchResponse{
 		Path: strings.ToValidUTF8(name, "\uFFFD"),
 		Op:   op,
 		At:   timestamppb.New(x.f.now()),

@@ -1,15 +1,19 @@
 package guestd
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -21,7 +25,10 @@ func newWatch(t *testing.T, top string, most int) *watch {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
-	x := &watch{f: &fileService{}, w: w, name: top, here: top, recursive: true, most: most}
+	x := &watch{
+		f: newFileService(Config{}), w: w, name: top, here: top, recursive: true, most: most, watched: make(map[string]bool),
+		tell: func(*guestv1.WatchResponse) error { return nil },
+	}
 	if err := x.add(top); err != nil {
 		t.Fatal(err)
 	}
@@ -86,4 +93,111 @@ func TestWatchOfTooManyDirectories(t *testing.T) {
 	if err := add("more"); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("one directory more than the bound = %v, want exhausted", err)
 	}
+}
+
+// follows follows a tree, and returns what gives the next event of a name, whatever
+// comes before. An event of a name that ends in "old" fails the test.
+func follows(t *testing.T, top string) (next func(op, name string)) {
+	t.Helper()
+	x := newWatch(t, top, maxWatched)
+	told := make(chan *guestv1.WatchResponse, 10_000)
+	x.tell = func(m *guestv1.WatchResponse) error {
+		told <- m
+		return nil
+	}
+	if err := x.addBelow(t.Context(), top, false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- x.follow(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the watch ended: %v", err)
+		}
+	})
+	return func(op, name string) {
+		t.Helper()
+		timeout := time.After(time.Minute)
+		for {
+			select {
+			case m := <-told:
+				if strings.HasSuffix(m.GetPath(), "old") {
+					t.Errorf("%s of %s", m.GetOp(), m.GetPath())
+				}
+				if m.GetOp() == op && m.GetPath() == name {
+					return
+				}
+			case <-timeout:
+				t.Fatalf("no %s of %s", op, name)
+			}
+		}
+	}
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A directory that was renamed was not watched any more, or those below it were told of
+// by their old names.
+func TestWatchOfADirectoryThatIsRenamed(t *testing.T) {
+	top := t.TempDir()
+	at := func(name ...string) string { return filepath.Join(append([]string{top}, name...)...) }
+	mustDo(t, os.MkdirAll(at("0", "sub", "deep"), 0o700))
+	mustDo(t, os.Mkdir(at("beside"), 0o700))
+	next := follows(t, top)
+	for i := range 100 {
+		from, to := strconv.Itoa(i), strconv.Itoa(i+1)
+		mustDo(t, os.Rename(at(from), at(to)))
+		next("create", at(to, "sub", "deep"))
+		for _, dir := range []string{"", "sub", "sub/deep"} {
+			file := at(to, dir, "file"+to)
+			mustDo(t, os.WriteFile(file, nil, 0o600))
+			next("create", file)
+		}
+		mustDo(t, os.WriteFile(at("beside", to), nil, 0o600))
+		next("create", at("beside", to))
+	}
+
+	// Two are exchanged for each other.
+	mustDo(t, unix.Renameat2(unix.AT_FDCWD, at("100"), unix.AT_FDCWD, at("beside"), unix.RENAME_EXCHANGE))
+	next("create", at("beside", "sub", "deep"))
+	next("create", at("100", "100"))
+	for _, dir := range []string{"100", "beside", "beside/sub/deep"} {
+		mustDo(t, os.WriteFile(at(dir, "exchanged"), nil, 0o600))
+		next("create", at(dir, "exchanged"))
+	}
+
+	// One takes the place of an empty one.
+	mustDo(t, os.Mkdir(at("empty"), 0o700))
+	next("create", at("empty"))
+	mustDo(t, unix.Rename(at("beside"), at("empty"))) // which os.Rename refuses
+	next("create", at("empty", "sub", "deep"))
+	mustDo(t, os.WriteFile(at("empty", "sub", "in place"), nil, 0o600))
+	next("create", at("empty", "sub", "in place"))
+
+	// What leaves the tree is no more told of.
+	outside := t.TempDir()
+	mustDo(t, os.Rename(at("empty"), filepath.Join(outside, "gone")))
+	next("rename", at("empty"))
+	mustDo(t, os.WriteFile(filepath.Join(outside, "gone", "sub", "old"), nil, 0o600))
+	mustDo(t, os.WriteFile(at("100", "last"), nil, 0o600))
+	next("create", at("100", "last"))
+}
+
+// Directories of which a watch was not told, because events were lost, were not watched.
+func TestWatchAfterEventsThatWereLost(t *testing.T) {
+	top := t.TempDir()
+	x := newWatch(t, top, maxWatched)
+	dir := filepath.Join(top, "lost")
+	mustDo(t, os.Mkdir(dir, 0o700))
+	awaitEvent(t, x.w, fsnotify.Create, dir) // and nothing comes of it
+	mustDo(t, x.anew(t.Context()))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	awaitEvent(t, x.w, fsnotify.Create, filepath.Join(dir, "file"))
 }
