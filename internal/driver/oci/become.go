@@ -35,25 +35,22 @@ func (d *Driver) takeSentry(b bundle, from *memory.Memory) *sentry {
 }
 
 // become makes a sentry that of a sandbox whose cgroup there is, and returns when its
-// agent has its boot, or has come out of a memory. errUnfit when it could not.
-func (d *Driver) become(ctx context.Context, k *sentry, b bundle, boot []byte, from *memory.Memory) error {
+// agent has its boot, or has come out of a memory that verify says nothing against.
+// errUnfit when it could not.
+func (d *Driver) become(ctx context.Context, k *sentry, b bundle, boot []byte, from *memory.Memory, verify func() error) error {
 	defer k.release()
 	defer d.sentries.became(k)
 	o := orders{Root: b.box.runtime(), Bundle: b.box.bundle(), PIDFile: b.box.pidFile(), Stores: []string{b.overlayDir(), b.tmpDir()}}
-	verified := make(chan error, 1)
-	if from == nil {
-		verified <- nil
-	} else {
+	if from != nil {
 		o.Image = from.Image()
-		go func() { verified <- from.Verify() }()
+		go verify() //nolint:errcheck // it is asked below
 	}
 	err := d.hand(k, b, o)
-	damage := <-verified
+	if damage := verify(); damage != nil {
+		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(damage)
+	}
 	if err != nil {
 		return errors.Join(errUnfit, err)
-	}
-	if damage != nil {
-		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(damage)
 	}
 	_, _ = k.orders.Write([]byte("true")) // it may have ended of something else
 	_ = k.orders.Close()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -123,8 +124,12 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
 	bun := d.bundle(n)
+	verify := func() error { return nil }
+	if from != nil { // all of it is read for that: whoever begins without a sentry after all has the answer
+		verify = sync.OnceValue(from.Verify)
+	}
 	if k := d.takeSentry(bun, from); k != nil {
-		err := d.become(ctx, k, bun, boot, from)
+		err := d.become(ctx, k, bun, boot, from, verify)
 		if err == nil {
 			return d.begun(n)
 		}
@@ -155,7 +160,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	}
 	sound := func() error { return nil }
 	if from != nil {
-		if sound, err = openGate(cmd, *from); err != nil {
+		if sound, err = openGate(cmd, verify); err != nil {
 			return nil, err
 		}
 	}
@@ -252,7 +257,7 @@ func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error)
 // openGate gives a restoreCommand its gate, which opens when the memory is
 // verified. Call sound when the command has ended: it returns what the memory is
 // not sound for.
-func openGate(cmd *exec.Cmd, from memory.Memory) (sound func() error, err error) {
+func openGate(cmd *exec.Cmd, verify func() error) (sound func() error, err error) {
 	gate, open, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -260,7 +265,7 @@ func openGate(cmd *exec.Cmd, from memory.Memory) (sound func() error, err error)
 	cmd.ExtraFiles = []*os.File{gate}
 	verified := make(chan error, 1)
 	go func() {
-		err := from.Verify()
+		err := verify()
 		if err == nil {
 			_, _ = open.Write([]byte{1}) // it may have ended of something else
 		}

@@ -210,6 +210,42 @@ func TestDamagedMemoryAndASentry(t *testing.T) {
 	r.alive()
 }
 
+// haveRead is how many bytes this process has read.
+func haveRead(t *testing.T) (n int64) {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/io")
+	if err == nil {
+		_, err = fmt.Sscanf(string(data), "rchar: %d", &n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestMemoryIsVerifiedOnce: a memory was verified again when its sandbox began without the sentry that it
+// was to go on in.
+func TestMemoryIsVerifiedOnce(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	if out, _ := r.exec("root", "head -c 33554432 /dev/urandom > /dev/shm/large; wc -c < /dev/shm/large 2>&1"); out != "33554432\n" {
+		t.Fatalf("the sandbox has %q bytes", out)
+	}
+	r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+	status, err := r.d.Inspect(r.ctx, r.h)
+	r.do("Inspect", err)
+	k := r.awaitSentry()
+	r.do("RemoveAll", os.RemoveAll(r.d.box(k.uid).runtime()))
+	before := haveRead(t)
+	r.do("Wake", r.d.Wake(r.ctx, r.h))
+	if read := haveRead(t) - before; read < status.MemoryOnDisk/2 || read > status.MemoryOnDisk*3/2 {
+		t.Errorf("%d bytes were read to wake from a memory of %d", read, status.MemoryOnDisk)
+	}
+	if id := r.d.box(r.spec.UID).runtimeID(); id != string(r.spec.UID) {
+		t.Errorf("it woke as %s", id)
+	}
+	r.alive()
+}
+
 // TestSentriesOfOtherVolumes: files that are shared, and files that are only read.
 func TestSentriesOfOtherVolumes(t *testing.T) {
 	shared := t.TempDir()
