@@ -29,6 +29,7 @@ type exec struct {
 	*proc.Exec
 	cell    *kernels.Cell       // nil: a command
 	service *guestv1.ServiceRun // nil: no run of a service
+	session string              // whose command it is; "": none's
 }
 
 // started returns what runs, or ran, and since when; pid is 0 when nothing ever
@@ -139,7 +140,7 @@ func (s *Server) startOrAttach(uid string, start *guestv1.ExecStart) (exec, erro
 	case len(s.execs) >= maxExecs:
 		return exec{}, errs.E(errs.Exhausted, "%d commands are running or not collected", maxExecs)
 	}
-	e := exec{Exec: s.procs.NewExec(uid), service: start.GetService()}
+	e := exec{Exec: s.procs.NewExec(uid), service: start.GetService(), session: start.GetSession()}
 	if start.GetCell() != nil {
 		e.cell = s.kernels.Enqueue(e.Exec, start)
 	} else {

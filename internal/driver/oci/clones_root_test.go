@@ -57,6 +57,8 @@ time.sleep(1000)
 `}}, "on\n")
 	cell, cellPrinted := g.begin(cellOf("busy", "", "import time\nprint('on', flush=True)\nwhile not os.path.exists('/tmp/go'): time.sleep(0.05)\nprint('off'); y = 1"), "on\n")
 
+	g.begin(sandbox.ExecSpec{Shell: "echo on; " + rest + "; touch /tmp/session", Session: "main"}, "on\n")
+
 	name, files := r.keeps()
 	family := []*running{r}
 	boots := map[string]bool{g.boot(): true}
@@ -71,7 +73,7 @@ time.sleep(1000)
 		c.h = is.Handle
 		family = append(family, c)
 		said := strings.Join(is.Warnings, "\n")
-		for _, want := range []string{`the kernel "node" was ended`, `the kernel "busy" runs a cell`, "python3 (pid "} {
+		for _, want := range []string{`the kernel "node" was ended`, `the kernel "busy" runs a cell`, "python3 (pid ", "as they were before it: main"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("%s: the warnings do not say %q: %s", who, want, said)
 			}
@@ -119,7 +121,14 @@ time.sleep(1000)
 		c.d = r.d
 		c.do("Adopt", c.d.Adopt(c.ctx, c.h))
 		who, gc := fmt.Sprintf("member %d", i), c.guest(t)
-		gc.run(sandbox.ExecSpec{Shell: "touch /tmp/go; until [ -e /tmp/done ] && [ -s /tmp/drawn ]; do sleep 0.05; done"})
+		all := "[ -e /tmp/done ] && [ -s /tmp/drawn ]"
+		if i == 0 { // the clones have no command of a session
+			all += " && [ -e /tmp/session ]"
+		}
+		gc.run(sandbox.ExecSpec{Shell: "touch /tmp/go; until " + all + "; do sleep 0.05; done"})
+		if there := gc.run(sandbox.ExecSpec{Session: "main", Shell: "ls /tmp"}); i > 0 && strings.Contains(string(there.stdout), "session") {
+			t.Errorf("%s: the command of the parent's session went on", who)
+		}
 		for _, draw := range []string{gc.value("python", "", draws), gc.value("busy", "", draws)} {
 			for _, number := range strings.Split(strings.Trim(draw, "()"), ", ") {
 				if other := drawn[number]; other != "" || len(number) < 8 {
