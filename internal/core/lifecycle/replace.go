@@ -83,20 +83,19 @@ func broke(err error, is, hint string) error {
 // error without apart leaves it as it was.
 func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Run, how Replacement) (_ sandbox.Sandbox, apart bool, err error) {
 	end := live.Ending{Reason: sandbox.EndStopped, Message: how.End}
+	was, goOn := b, func() {}
 	if r != nil {
+		goOn = r.GoOn
 		r.End(end)
 		r.HangUp()
 	}
-	was := b
 	if b.State == sandbox.Stopped {
 		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half})
 	} else {
 		b, err = s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{Why: how.Half})
 	}
 	if err != nil {
-		if r != nil {
-			r.GoOn()
-		}
+		goOn()
 		return was, false, err
 	}
 	if b.Handle != nil {
@@ -107,9 +106,7 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 	if err != nil {
 		err = fmt.Errorf("end sandbox %s: %w", b.ID, err)
 		if s.takeBack(ctx, was) {
-			if r != nil {
-				r.GoOn()
-			}
+			goOn()
 			return was, false, broke(err, "is "+string(was.State)+" as before", "try again")
 		}
 	}
@@ -124,8 +121,7 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 	return b, true, err
 }
 
-// takeBack takes back that a sandbox is stopped whose end failed, where it runs or
-// sleeps as it was.
+// takeBack takes back that a sandbox is stopped that runs or sleeps as it was.
 func (s *Sandboxes) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
