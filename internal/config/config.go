@@ -29,6 +29,8 @@ type Config struct {
 	DataDir    string `key:"data-dir" default:"/var/lib/cubby" usage:"directory for everything that cubby keeps"`
 	// ImageDir is empty unless it was set; read it through [Config.Images].
 	ImageDir string `key:"image-dir" usage:"directory of sandbox images; empty: images below the data directory"`
+	// ImageLooks is for hosts on which daemons start often.
+	ImageLooks time.Duration `key:"image-looks" default:"0" usage:"how long it counts that a daemon has looked at the size and times of every file of an image: one that starts within that time, and before the host boots, does not look again; 0: each daemon looks itself"`
 	// DatabaseURL holds a password.
 	DatabaseURL Secret `key:"database-url" usage:"PostgreSQL database to keep the state in, as postgres://user:password@host/name; empty: SQLite in the data directory"`
 

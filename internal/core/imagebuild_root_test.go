@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,7 @@ func buildWorld(t *testing.T, isolation sandbox.Isolation) (*world, *image.Store
 	if err != nil {
 		t.Fatal(err)
 	}
+	all.LooksCount(time.Hour)
 	base, err := all.Resolve(t.Context(), "base")
 	if err != nil {
 		t.Fatal(err)

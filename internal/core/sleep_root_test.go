@@ -30,6 +30,7 @@ func realWorld(t *testing.T, edit ...func(*core.Config)) (w *world, state string
 	if err != nil {
 		t.Fatalf("%v: run make test, or build the image base and name its directory by CUBBY_TEST_IMAGE_DIR", err)
 	}
+	images.LooksCount(time.Hour) // the image is as whole as for the test before
 	dir := t.TempDir()
 	state = filepath.Join(dir, "run")
 	d, err := oci.New(oci.Config{

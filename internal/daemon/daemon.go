@@ -205,6 +205,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	images.LooksCount(d.cfg.ImageLooks)
 	if old, err := images.Outdated(); err == nil {
 		for _, name := range old {
 			d.log.Warn("an image is older than its recipe", "image", name, "renew", "cubby image build "+name)

@@ -34,7 +34,8 @@ type Store struct {
 
 	// walking is held by who looks at all files of an image. Whoever else wants
 	// to know waits: a daemon that starts is asked for sandboxes at once.
-	walking chan struct{}
+	walking    chan struct{}
+	looksCount time.Duration // see LooksCount
 
 	mu    sync.Mutex
 	whole map[string]bool // digests whose full stamp was compared; guarded by mu
@@ -105,7 +106,8 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 // Resolve returns the image of a name, a digest or the first 12 or more digits
 // of one. NotFound when there is none, with a hint how to get it; Unavailable
 // when it is damaged. The first Resolve of an image in a process looks at every
-// file's size and times; later ones look at the upper directories only.
+// file's size and times, unless that of another one counts ([Store.LooksCount]);
+// later ones look at the upper directories only.
 func (s *Store) Resolve(ctx context.Context, name string) (Image, error) {
 	named, digest, err := s.lookup(name)
 	if err != nil {
@@ -204,7 +206,7 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	if r.Targets != targetsKey() {
 		return errTargets
 	}
-	if s.isWhole(r.Digest) {
+	if s.isWhole(r) {
 		return nil
 	}
 	select {
@@ -213,9 +215,10 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if s.isWhole(r.Digest) {
+	if s.isWhole(r) {
 		return nil
 	}
+	began := s.now()
 	now, err := stampTree(ctx, root)
 	if err != nil {
 		return err
@@ -223,16 +226,20 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	if now != r.Stamp {
 		return errChanged
 	}
+	s.tellLooked(r, began)
 	s.mu.Lock()
 	s.whole[r.Digest] = true
 	s.mu.Unlock()
 	return nil
 }
 
-func (s *Store) isWhole(digest string) bool {
+func (s *Store) isWhole(r record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.whole[digest]
+	if !s.whole[r.Digest] && s.wasLooked(r) {
+		s.whole[r.Digest] = true
+	}
+	return s.whole[r.Digest]
 }
 
 // problem says what is wrong without naming host paths.

@@ -236,13 +236,18 @@ func (d *Daemon) Launch(flags ...string) error {
 }
 
 // ownFlags keep nothing ready unless a test says otherwise: what it finds of
-// sandboxes shall be its own. Previews have a free port. Earlier versions of the
-// program do not know them.
+// sandboxes shall be its own. Previews have a free port. The image that all tests
+// use is looked through once for all daemons; a directory of a test's own, by each.
+// Earlier versions of the program do not know them.
 func (d *Daemon) ownFlags() []string {
 	if d.Program != Program(d.t) {
 		return nil
 	}
-	return []string{"--pool", "off", "--preview-listen", "127.0.0.1:0"}
+	flags := []string{"--pool", "off", "--preview-listen", "127.0.0.1:0"}
+	if d.options.Images == Images(d.t) {
+		flags = append(flags, "--image-looks", "1h")
+	}
+	return flags
 }
 
 // wait polls until the daemon answers 200.
