@@ -87,10 +87,19 @@ func (d *Disks) Run(ctx context.Context) error {
 	return nil
 }
 
+// The host is looked at before what is left until disks are frozen can be
+// written, even by the fastest disk, but no more often and no more seldom than this.
 const (
 	calmInterval  = time.Second
 	tenseInterval = 50 * time.Millisecond
+	fastest       = 8 << 30 // bytes in a second
 )
+
+// pause is how long there is nothing to do with so many bytes left.
+func pause(left int64) time.Duration {
+	takes := time.Duration(float64(left) / fastest * float64(time.Second))
+	return min(max(takes, tenseInterval), calmInterval)
+}
 
 func (d *Disks) watch(ctx context.Context) {
 	defer d.relieve()
@@ -133,10 +142,7 @@ func (d *Disks) check() time.Duration {
 		}
 		return tenseInterval
 	}
-	if free < 4*d.cfg.Reserve {
-		return tenseInterval
-	}
-	return calmInterval
+	return pause(free - d.cfg.Reserve/2)
 }
 
 // unwritten bounds from above how much the host's free space will shrink by
