@@ -132,6 +132,9 @@ func onLoopback(host string) bool {
 // owners calls found for each of the processes that has one of the sockets, until
 // ctx ends.
 func owners(ctx context.Context, sockets map[uint64]uint16, pids []int, found func(port uint16, pid int)) {
+	if len(sockets) == 0 {
+		return
+	}
 	for _, pid := range pids {
 		if ctx.Err() != nil {
 			return
@@ -157,12 +160,13 @@ func socketsOf(dir string) (inodes []uint64, err error) {
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
+	fd, buf := int(d.Fd()), make([]byte, len("socket:[18446744073709551615]"))
 	for _, name := range names {
-		var target string
-		if target, err = os.Readlink(dir + "/" + name); err != nil {
+		var n int
+		if n, err = unix.Readlinkat(fd, name, buf); err != nil {
 			continue
 		}
-		text, ok := strings.CutPrefix(target, "socket:[")
+		text, ok := strings.CutPrefix(string(buf[:n]), "socket:[")
 		if inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64); ok && err == nil {
 			inodes = append(inodes, inode)
 		}

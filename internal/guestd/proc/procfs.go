@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Everything below /proc/PID is text that a process can shape (its name) or
@@ -33,8 +35,9 @@ type processInfo struct {
 func processTable() (map[int]processInfo, error) {
 	table := make(map[int]processInfo)
 	all, unread := pids()
+	buf := make([]byte, maxStat)
 	for _, pid := range all {
-		b, err := readWhole("/proc/"+strconv.Itoa(pid)+"/stat", 4096)
+		b, err := readStat(pid, buf)
 		if p, ok := parseStat(b); ok {
 			table[pid] = p
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
@@ -61,7 +64,37 @@ func pids() ([]int, error) {
 }
 
 func readProcess(pid int) (processInfo, bool) {
-	return parseStat(readProc(pid, "stat", 4096))
+	b, _ := readStat(pid, make([]byte, maxStat))
+	return parseStat(b)
+}
+
+// maxStat is more than /proc/PID/stat has.
+const maxStat = 4096
+
+// readStat reads /proc/PID/stat into buf. At the end of a command that of every
+// process is read: this takes three system calls, and a file of package os seven.
+func readStat(pid int, buf []byte) ([]byte, error) {
+	fd, err := uninterrupted(func() (int, error) {
+		return unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	n, err := uninterrupted(func() (int, error) { return unix.Read(fd, buf) })
+	if err != nil {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+// uninterrupted does a system call again that a signal kept from beginning.
+func uninterrupted(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // parseStat reads /proc/PID/stat. The name stands in parentheses and may
