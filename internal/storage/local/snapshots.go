@@ -102,7 +102,7 @@ func (d *Disks) still(ctx context.Context, uid sandbox.UID, fn func() error) (pa
 		return 0, fn()
 	}
 	if !mounted(d.dir(uid)) {
-		held, err := loopsBelow(d.image(uid))
+		held, err := loopsOf(d.image(uid))
 		if err != nil {
 			return 0, err
 		}
@@ -344,7 +344,7 @@ func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) 
 // of them soon.
 func (d *Disks) wantReleased(ctx context.Context, uid sandbox.UID) error {
 	released, err := waitReleased(ctx, d.startWait, func() (bool, error) {
-		held, err := loopsBelow(d.image(uid))
+		held, err := loopsOf(d.image(uid))
 		return len(held) > 0, err
 	})
 	if err == nil && !released {
