@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -19,9 +20,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/store"
 )
 
-// bootAtOnce is how many sandboxes of one CreateAll come up at the same time: two
-// restores of memory fill a host's processors and its disk.
-const bootAtOnce = 2
+// bootAtOnce is how many sandboxes of one CreateAll come up at the same time: one for
+// each processor, and one more for when another waits for the disk or for its agent.
+func bootAtOnce() int { return max(2, runtime.GOMAXPROCS(0)) + 1 }
 
 // CreateAll makes sandboxes of one tenant, thread and image that begin from one
 // origin: all of them or, after an error or a crash, none. They have their UIDs,
@@ -148,7 +149,7 @@ func (s *creator) store(ctx context.Context, all []sandbox.Sandbox, parent sandb
 // as soon as there are any.
 func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img image.Image, o Origin) ([]sandbox.Sandbox, error) {
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(bootAtOnce)
+	group.SetLimit(bootAtOnce())
 	bringUp := func(i int) {
 		group.Go(func() error {
 			if err := within.Err(); err != nil {

@@ -120,19 +120,15 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 	if err == nil {
 		err = s.save()
 	}
-	if err = errors.Join(err, s.close()); err != nil {
-		return exhausted(err)
-	}
-	of, err := b.ofRun(n)
-	if err != nil {
-		return err
-	}
-	note, err := of.short()
-	if err != nil {
-		return err
+	of, noteErr := b.ofRun(n)
+	note, shortErr := of.short()
+	if err = errors.Join(err, noteErr, shortErr); err != nil {
+		return exhausted(errors.Join(err, s.close()))
 	}
 	err = b.memory().Seal(memory.Content{Secret: secret, Note: note}, func() error {
 		var onDisk errgroup.Group
+		// What the runtime wrote is all there; that it ends well is wanted too.
+		onDisk.Go(s.close)
 		onDisk.Go(n.sync)
 		onDisk.Go(func() error { return memory.SyncTree(root) })
 		if err := onDisk.Wait(); err != nil {
@@ -140,7 +136,8 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 		}
 		return memory.Exchange(root, b.saved())
 	})
-	return exhausted(errors.Join(err, os.RemoveAll(root)))
+	// Seal may have failed before it came to that.
+	return exhausted(errors.Join(err, s.close(), os.RemoveAll(root)))
 }
 
 // beforeCheckpoint readies the agent for the memory that it will be in: its time

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -14,12 +15,14 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 )
 
-// restoration is a copy in a directory of unfinished ones. It is brought to the
-// host's disk only as it is put in place: a crash before that ends the restore.
+// restoration is a copy in a directory of unfinished ones. It is brought to the host's
+// disk while whoever wants it ends what uses the disk, and is not put in place before.
 type restoration struct {
 	disks *Disks
 	uid   sandbox.UID
 	dir   string
+	// onDisk waits until the copy is on the host's disk; nil as long as there is none.
+	onDisk func() error
 	// bytes is the size of the copy, grown what was promised beyond that of the disk.
 	bytes, grown int64
 	restored     bool
@@ -45,7 +48,16 @@ func (d *Disks) Prepare(ctx context.Context, uid sandbox.UID, from storage.Sourc
 		r.Discard()
 		return nil, err
 	}
+	r.onDisk = begun(func() error { return syncCopy(r.dir) })
 	return r, nil
+}
+
+// begun runs f in the background. What it returns waits for the end of f and can be called
+// again.
+func begun(f func() error) (wait func() error) {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	return sync.OnceValue(func() error { return <-ended })
 }
 
 // check refuses what cannot be, and promises what the disk grows by.
@@ -89,7 +101,7 @@ func (r *restoration) Restore(ctx context.Context) error {
 	if err := d.wantReleased(ctx, r.uid); err != nil {
 		return err
 	}
-	if err := copyFailed(ctx, syncCopy(r.dir)); err != nil {
+	if err := copyFailed(ctx, r.onDisk()); err != nil {
 		return err
 	}
 	before := d.bytes(r.uid)
@@ -106,6 +118,9 @@ func (r *restoration) Restore(ctx context.Context) error {
 func (r *restoration) Discard() {
 	if !r.restored {
 		r.disks.unpromise(r.grown)
+	}
+	if r.onDisk != nil {
+		_ = r.onDisk() // for the end of it
 	}
 	if r.dir != "" {
 		r.disks.discard(r.dir)

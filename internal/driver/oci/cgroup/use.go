@@ -18,10 +18,11 @@ import (
 	"github.com/cubbyhq/cubby/internal/poll"
 )
 
-// The pauses between two looks at a cgroup that something leaves.
+// The pauses between two looks at a cgroup that something leaves. The end of a sandbox
+// takes 10 to 30 ms: with pauses as long as that it would be seen late.
 const (
 	firstLook = 200 * time.Microsecond
-	lastLook  = 20 * time.Millisecond
+	lastLook  = 2 * time.Millisecond
 )
 
 // Kill ends every process of the cgroup and returns when none is left. It
