@@ -111,8 +111,7 @@ func importOf(language, module string) (string, error) {
 	}
 	switch canonicalLanguage(language) {
 	case "python":
-		// It stays, as all that the kernel began with, and is no garbage to look for.
-		return fmt.Sprintf("__import__(%s); __import__('gc').freeze()", quoted), nil
+		return fmt.Sprintf("__import__(%s)", quoted), nil
 	case nodeKernel:
 		return fmt.Sprintf("void require(%s)", quoted), nil
 	case "r":

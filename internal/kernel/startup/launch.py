@@ -22,7 +22,7 @@ def _launch():
                 if forget:
                     forget()
     finally:
-        gc.freeze()
+        getattr(gc, "freeze", bool)()  # PyPy has none
         if collects:
             gc.enable()
         if here:
@@ -165,7 +165,9 @@ def _without_what_waits():
         def __getattr__(self, name):
             if name.startswith("__"):
                 raise AttributeError(name)
-            return getattr(self.real(), name)
+            if "__real" not in vars(self):
+                vars(self)["__real"] = self.real()
+            return getattr(vars(self)["__real"], name)
 
     class Jedi(Later):
         def real(self):

@@ -21,6 +21,7 @@ func TestLaunch(t *testing.T) {
 		{"import sys; [m for m in ('prompt_toolkit', 'IPython.terminal.embed', 'jedi', 'jedi.api.classes', 'parso', 'debugpy', 'pydevd') if m in sys.modules]", "[]"},
 		{"import os, ipykernel.kernelbase; ipykernel.kernelbase.psutil.Process().pid == os.getpid()", "True"},
 		{"import gc, psutil; psutil.Process().pid == os.getpid(), gc.isenabled(), gc.get_freeze_count() > 20000", "(True, True, True)"},
+		{"mine = []; gc.get_referrers(mine) == [globals()]", "True"},
 		{"os.path.basename(sys.argv[0]), __name__, sys.modules['__main__'].__name__", "('ipykernel_launcher.py', '__main__', '__main__')"},
 		{"sys.path.count('')", "1"},
 		{"import IPython; hasattr(IPython, 'nothing'), hasattr(IPython.terminal, 'nothing'), IPython.get_ipython() is get_ipython()", "(False, False, True)"},
@@ -47,6 +48,16 @@ func TestLaunchWithoutJedi(t *testing.T) {
 		{"completer.jedi.Interpreter('os.pat', [globals()]) is None, completer.JEDI_INSTALLED, get_ipython().Completer.use_jedi", "(False, False, False)"},
 		{"'os.path' in get_ipython().complete('os.pat')[1]", "True"},
 	})
+}
+
+// A Python of another make has no gc.freeze, and begins all the same.
+func TestLaunchWithoutFreeze(t *testing.T) {
+	cmd := exec.Command("/usr/bin/python3", "-c", "import gc; del gc.freeze\n"+strings.Replace(launch,
+		`runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)`, `print("ipykernel.kernelapp" in sys.modules)`, 1))
+	cmd.Dir = t.TempDir()
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "True\n" {
+		t.Errorf("launched: %s %v", out, err)
+	}
 }
 
 // gather has the image's own program gather what a kernel of this machine imports, changed by

@@ -1,5 +1,4 @@
 def _cubby():
-    import gc
     import os
     import site
     import sys
@@ -212,15 +211,37 @@ def _cubby():
     def without_waiting():
         # A cell's end flushes the output four times, and waits each time for the thread
         # that sends it, which costs as much as the rest of a short cell. With nothing
-        # to send there is nothing to wait for.
+        # to send there is nothing to wait for. That thread passes on what children print
+        # too, which are forks of the kernel: as long as there may be one it is waited for.
         stream = type(sys.stdout)
         flush, send = stream.flush, stream._flush
         if hasattr(sys.stdout, "_buffers"):
-            written = lambda self: self._buffers
+
+            def written(self):
+                return self._buffers
+
         else:
-            written = lambda self: self._buffer.tell()
-        if written(sys.stdout):
-            flush(sys.stdout)
+
+            def written(self):
+                with self._buffer_lock:
+                    return self._buffer.tell()
+
+        forked = False
+
+        def fork():
+            nonlocal forked
+            forked = True
+
+        def look():
+            nonlocal forked
+            if forked:
+                try:
+                    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                except ChildProcessError:
+                    forked = False
+
+        os.register_at_fork(after_in_parent=fork)
+        shell.events.register("pre_execute", look)
 
         def sends(self):
             self._sends = True
@@ -230,8 +251,12 @@ def _cubby():
                 self._sends = False
 
         def flush_written(self):
+            # What programs have printed, and C: it comes before what follows.
+            drain = getattr(getattr(self, "watch_fd_thread", None), "drain", None)
+            if drain:
+                drain()
             # What is not there any more may not be sent yet: ask in this order.
-            if written(self) or self._sends:
+            if written(self) or self._sends or forked:
                 flush(self)
 
         stream._sends = False
@@ -456,10 +481,6 @@ def _cubby():
             part()
         except Exception:
             continue  # a shell of another make; the rest may still fit
-
-    # All of it stays. Python would look through it whenever it looks for garbage, and
-    # that takes 20 ms and more.
-    gc.freeze()
 
 
 _cubby()

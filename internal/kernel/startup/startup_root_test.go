@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -283,37 +282,6 @@ func TestPythonInterruptedAtAnyTime(t *testing.T) {
 
 // What is written to the process's own streams is the running cell's, all of
 // it and in its place, however late the kernel's own thread would come to it.
-// The thread that sends output may be about to as a cell ends: the cell has it all the same.
-func TestPythonOutputBeforeTheEnd(t *testing.T) {
-	c, _, _ := start(t, "python3", "python")
-	// It takes its time between taking what was printed and sending it.
-	if s := execute(t, c, `import sys, time
-def slow(usual):
-    def take():
-        taken = usual()
-        if not isinstance(taken, str):
-            taken = list(taken)
-        if taken:
-            time.sleep(0.1)
-        return taken
-    return take
-for name in "_flush_buffer", "_flush_buffers":
-    if hasattr(sys.stdout, name):
-        setattr(sys.stdout, name, slow(getattr(sys.stdout, name)))
-sys.stdout.flush_interval = 0`); s.Error != "" {
-		t.Fatal(s.Error)
-	}
-	for n := range 5 {
-		want := fmt.Sprint(n, "\n")
-		if s := execute(t, c, fmt.Sprintf("print(%d); time.sleep(0.05)", n)); s.Stdout != want {
-			t.Errorf("cell %d shows %q, want %q", n, s.Stdout, want)
-		}
-	}
-	if s := execute(t, c, "print('a', end=''); sys.stdout.flush(); print('b', end='', flush=True); display(1); print('c', file=sys.stderr)"); s.Stdout != "ab" || s.Stderr != "c\n" || len(s.Displays) != 1 {
-		t.Errorf("a cell that flushes shows %+v", s)
-	}
-}
-
 func TestPythonPrograms(t *testing.T) {
 	c, _, _ := start(t, "python3", "python")
 	run(t, c, []check{
