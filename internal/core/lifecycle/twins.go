@@ -20,8 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/store"
 )
 
-// bootAtOnce is how many sandboxes of one CreateAll come up at the same time: one for
-// each processor, and one more for when another waits for the disk or for its agent.
+// bootAtOnce is how many sandboxes come up at a time: one more than processors, for when one waits.
 func bootAtOnce() int { return max(2, runtime.GOMAXPROCS(0)) + 1 }
 
 // CreateAll makes sandboxes of one tenant, thread and image that begin from one
