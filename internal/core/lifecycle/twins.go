@@ -20,9 +20,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/store"
 )
 
-// bootAtOnce is how many sandboxes come up at a time: one more than processors, for when one waits.
-func bootAtOnce() int { return max(2, runtime.GOMAXPROCS(0)) + 1 }
-
 // CreateAll makes sandboxes of one tenant, thread and image that begin from one
 // origin: all of them or, after an error or a crash, none. They have their UIDs,
 // IDs, specs and image digests. Origin.Files is called for one after the other in
@@ -148,7 +145,8 @@ func (s *creator) store(ctx context.Context, all []sandbox.Sandbox, parent sandb
 // as soon as there are any.
 func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img image.Image, o Origin) ([]sandbox.Sandbox, error) {
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(bootAtOnce())
+	// One for each processor, and one more for when another waits for the disk or its agent.
+	group.SetLimit(max(2, runtime.GOMAXPROCS(0)) + 1)
 	bringUp := func(i int) {
 		group.Go(func() error {
 			if err := within.Err(); err != nil {
