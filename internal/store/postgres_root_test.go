@@ -27,6 +27,7 @@ import (
 // run on SQLite by themselves and on PostgreSQL here.
 var shared = map[string]func(*testing.T){
 	"TestCanceledContext":                        TestCanceledContext,
+	"TestCancelledExecs":                         TestCancelledExecs,
 	"TestCopiedSecretIsNotOpened":                TestCopiedSecretIsNotOpened,
 	"TestClosed":                                 TestClosed,
 	"TestConcurrentCreates":                      TestConcurrentCreates,
