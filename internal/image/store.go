@@ -44,6 +44,9 @@ type Store struct {
 // Open opens the image directory dir and creates it when it is missing. It
 // clears away what crashed processes left there.
 func Open(dir string, log *slog.Logger) (*Store, error) {
+	if dir == "" { // it is not the working directory
+		return nil, errors.New("open image directory: it has no name")
+	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open image directory: %w", err)

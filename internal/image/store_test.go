@@ -397,3 +397,9 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("Import = %v, want exhausted", err)
 	}
 }
+
+func TestNoDirectoryIsNotTheWorkingOne(t *testing.T) {
+	if _, err := Open("", nil); err == nil {
+		t.Error("images are kept in a directory without a name")
+	}
+}

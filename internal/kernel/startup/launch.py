@@ -22,7 +22,8 @@ def _launch():
                 if forget:
                     forget()
     finally:
-        getattr(gc, "freeze", bool)()  # PyPy has none
+        if hasattr(gc, "freeze"):  # PyPy has none
+            gc.freeze()
         if collects:
             gc.enable()
         if here:

@@ -1,9 +1,30 @@
 package startup
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 )
+
+// The image gathers what a launch imports.
+func TestGatheredIsWhatALaunchImports(t *testing.T) {
+	program, err := os.ReadFile("../../../images/base/files/usr/lib/cubby/kernel-modules.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?s)(?:KERNEL = |for name in )\(\s*("ipykernel.*?)\s*\)`)
+	names := func(text string) []string {
+		found := list.FindStringSubmatch(text)
+		if found == nil {
+			t.Fatal("there is no list of modules")
+		}
+		return regexp.MustCompile(`"[^"]+"`).FindAllString(found[1], -1)
+	}
+	if imported, gathered := names(launch), names(string(program)); len(imported) < 2 || !slices.Equal(imported, gathered) {
+		t.Errorf("a launch imports %q, the image gathers %q", imported, gathered)
+	}
+}
 
 func TestCommand(t *testing.T) {
 	for _, argv := range [][]string{

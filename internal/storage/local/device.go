@@ -51,8 +51,8 @@ func loopsBelow(dir string) ([]loopDevice, error) {
 	return found, nil
 }
 
-// loopsOf lists the devices that have an image, or had one under its name. A host can
-// have hundreds of devices, which are not searched for one that nobody has open.
+// loopsOf lists the devices that may have an image. A host can have hundreds of devices,
+// which are not searched for an image that nobody has open.
 func loopsOf(image string) ([]loopDevice, error) {
 	f, err := os.Open(image)
 	if err == nil {
