@@ -235,7 +235,8 @@ func TestCommandsSleep(t *testing.T) {
 	if _, err := g.WriteStdin(g.ctx, tty, 0, line, false); err != nil {
 		t.Errorf("WriteStdin to a terminal = %v", err)
 	}
-	gotTTY = g.read(tty, nil, gotTTY, "42 True")
+	// Python sets the size anew, as it read it, before each prompt.
+	gotTTY = g.read(tty, nil, gotTTY, "42 True\r\n>>> ")
 	if err := g.Resize(g.ctx, tty, sandbox.WindowSize{Cols: 100, Rows: 30}); err != nil {
 		t.Errorf("Resize = %v", err)
 	}
