@@ -12,12 +12,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/cubbyhq/cubby/internal/coalesce"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -80,6 +83,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return engine{}, err
 	}
+	wal.wrote() // migrations, it may be
 
 	read, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_pragma": {"query_only(1)"}}))
 	if err != nil {
@@ -92,9 +96,9 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	return engine{
 		write: write, read: read, compiles: true,
 		begin:     func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
-		commit:    (*sql.Tx).Commit,
-		flush:     newGroupSync(wal.sync).do,
-		tidy:      func(ctx context.Context) error { return checkpoint(ctx, read) },
+		commit:    wal.commit,
+		flush:     coalesce.NewRounds(wal.sync).Do,
+		tidy:      func(ctx context.Context) error { return wal.tidy(ctx, read) },
 		classify:  classifySQLite,
 		diskBytes: `json_extract(spec, '$.limits.disk_bytes')`,
 		close:     closeAll,
@@ -124,10 +128,58 @@ func checkpoint(ctx context.Context, db *sql.DB) error {
 	return db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &copied)
 }
 
+// The WAL is copied when it has so many commits, or the oldest is so old. The first
+// commit after that begins the WAL anew, with a sync that its caller waits for.
+const (
+	copyCommits = 128
+	copyAge     = time.Minute
+)
+
 // walFile is the write-ahead log, for the syncs that SQLite leaves to us.
 type walFile struct {
 	mu sync.RWMutex
 	f  *os.File // nil when closed; guarded by mu
+
+	unsynced atomic.Bool
+	commits  atomic.Int64 // that are not copied
+	copied   time.Time    // tidy's
+}
+
+func (w *walFile) commit(tx *sql.Tx) error {
+	err := tx.Commit()
+	w.wrote()
+	return err
+}
+
+func (w *walFile) wrote() {
+	w.unsynced.Store(true)
+	w.commits.Add(1)
+}
+
+// tidy keeps the WAL short.
+func (w *walFile) tidy(ctx context.Context, db *sql.DB) error {
+	if !w.due() {
+		return nil
+	}
+	n := w.commits.Load()
+	err := checkpoint(ctx, db)
+	if err == nil {
+		w.copiedNow(n)
+	}
+	return err
+}
+
+func (w *walFile) due() bool {
+	n := w.commits.Load()
+	if n == 0 {
+		w.copied = time.Now()
+	}
+	return n >= copyCommits || time.Since(w.copied) >= copyAge
+}
+
+func (w *walFile) copiedNow(n int64) {
+	w.commits.Add(-n)
+	w.copied = time.Now()
 }
 
 // sync makes every commit so far durable. After close it has nothing to do:
@@ -135,11 +187,12 @@ type walFile struct {
 func (w *walFile) sync() error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	if w.f == nil {
+	if w.f == nil || !w.unsynced.Swap(false) {
 		return nil
 	}
 	for {
 		if err := unix.Fdatasync(int(w.f.Fd())); !errors.Is(err, unix.EINTR) {
+			w.unsynced.CompareAndSwap(false, err != nil)
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -154,6 +155,72 @@ func TestTidyKeepsTheLogShort(t *testing.T) {
 	if err != nil || info.Size() > 4<<20 {
 		t.Errorf("the log has %d bytes, %v, want less", info.Size(), err)
 	}
+}
+
+func TestRunFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flushes, tidied := 0, 0
+		s := &Store{engine: engine{
+			flush: func() error { flushes++; return nil },
+			tidy:  func(context.Context) error { tidied++; return nil },
+		}}
+		done := make(chan error)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { done <- s.Run(ctx) }()
+		time.Sleep(3*syncInterval + syncInterval/2)
+		cancel()
+		if err := <-done; err != nil || flushes != 3 || tidied != 3 {
+			t.Errorf("Run = %v after %d flushes and %d rounds of tidying, want 3", err, flushes, tidied)
+		}
+	})
+}
+
+// TestAnIdleStoreDoesNothing: no sync, and no copy of the log.
+func TestAnIdleStoreDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w walFile
+		f, err := os.Create(filepath.Join(t.TempDir(), "wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.f = f
+		w.wrote()
+		if err := w.sync(); err != nil || w.unsynced.Load() {
+			t.Errorf("sync = %v, unsynced %v", err, w.unsynced.Load())
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.sync(); err != nil {
+			t.Errorf("a sync of what is synced already = %v", err)
+		}
+		w.wrote()
+		if err := w.sync(); err == nil || !w.unsynced.Load() {
+			t.Errorf("a sync that failed = %v, and is not tried again", err)
+		}
+
+		w.copiedNow(w.commits.Load())
+		for range copyCommits - 1 {
+			w.wrote()
+		}
+		if w.due() {
+			t.Error("a short and young log is copied")
+		}
+		w.wrote()
+		if !w.due() {
+			t.Error("a log of many commits is not copied")
+		}
+		w.copiedNow(w.commits.Load())
+		time.Sleep(2 * copyAge)
+		if w.due() {
+			t.Error("an idle store copies its log")
+		}
+		w.wrote()
+		time.Sleep(copyAge)
+		if !w.due() {
+			t.Error("an old log is not copied")
+		}
+	})
 }
 
 func TestClosed(t *testing.T) {
