@@ -42,6 +42,7 @@ type Kill struct {
 	Process string // its name, as the process chose it
 	PID     int    // of the host
 	Locks   int    // of the whole sandbox, when they were counted
+	started uint64 // see the function
 }
 
 // maxKills bounds the kills that are remembered of each sandbox.
@@ -143,8 +144,8 @@ func (w *Watch) run(ctx context.Context) {
 // next lowers an alarm that a look had raised when the number has fallen.
 func next(alarm, held, most int) int { return max(most, min(alarm, held+held/2)) }
 
-// look counts the locks of every sandbox, and reports whether it killed any
-// process for them.
+// look counts the locks of every sandbox, and reports whether any process was killed
+// for them and may hold some yet.
 func (w *Watch) look(ctx context.Context) (killed bool) {
 	w.mu.Lock()
 	names := make([]string, 0, len(w.boxes))
@@ -155,6 +156,10 @@ func (w *Watch) look(ctx context.Context) (killed bool) {
 	for _, name := range names {
 		w.mu.Lock()
 		g := w.boxes[name]
+		var before []Kill
+		if g != nil {
+			before = slices.Clone(g.kills)
+		}
 		w.mu.Unlock()
 		if g == nil {
 			continue
@@ -164,11 +169,11 @@ func (w *Watch) look(ctx context.Context) (killed bool) {
 			w.log.Warn("the processes of a sandbox cannot be listed", "box", name, "err", err)
 			continue
 		}
-		kills := enforce(ctx, pids, g.spare, w.most)
+		kills, dying := enforce(ctx, pids, g.spare, w.most, before)
+		killed = killed || dying || len(kills) > 0
 		if len(kills) == 0 {
 			continue
 		}
-		killed = true
 		w.log.Warn("processes of a sandbox were killed for its file locks", "box", name, "locks", kills[0].Locks, "processes", len(kills))
 		w.mu.Lock()
 		g.kills = append(g.kills, kills...)

@@ -186,8 +186,23 @@ func TestThreadsAreOneOwner(t *testing.T) {
 
 func TestTheAgentIsSpared(t *testing.T) {
 	pid := holder(t, 400)
-	if kills := enforce(t.Context(), []int{pid}, pid, 300); len(kills) > 0 {
+	if kills, _ := enforce(t.Context(), []int{pid}, pid, 300, nil); len(kills) > 0 {
 		t.Errorf("%+v", kills)
+	}
+}
+
+// To give tens of thousands of locks back takes a process that was killed longer than
+// it is until the next look, which killed it again.
+func TestADyingHolderIsNotKilledAgain(t *testing.T) {
+	pid := holder(t, 400)
+	before := []Kill{{PID: pid, started: started(pid)}}
+	if kills, dying := enforce(t.Context(), []int{pid}, 0, 300, before); len(kills) > 0 || !dying {
+		t.Errorf("%+v, dying %v", kills, dying)
+	}
+	// Another one with its id is another one.
+	before[0].started++
+	if kills, dying := enforce(t.Context(), []int{pid}, 0, 300, before); len(kills) != 1 || dying {
+		t.Errorf("%+v, dying %v, want a kill", kills, dying)
 	}
 }
 

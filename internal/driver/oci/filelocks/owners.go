@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver/oci/procstat"
 )
 
 // owner is a table of open files, to which record locks belong. Threads share
@@ -24,16 +26,21 @@ type owner struct {
 }
 
 // enforce counts the locks of processes. When they are more than most it kills
-// those that hold the most of them, until half of that is left.
-func enforce(ctx context.Context, pids []int, spare, most int) (kills []Kill) {
-	owners := ownersOf(ctx, pids)
+// those that hold the most of them, until half of that is left. Who was killed before
+// takes its locks with it: to give many back takes it a while.
+func enforce(ctx context.Context, pids []int, spare, most int, before []Kill) (kills []Kill, dying bool) {
+	alive := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		return slices.ContainsFunc(before, func(k Kill) bool { return k.PID == pid && k.started == started(pid) })
+	})
+	dying = len(alive) < len(pids)
+	owners := ownersOf(ctx, alive)
 	total := 0
 	for _, o := range owners {
 		o.count(ctx)
 		total += o.locks
 	}
 	if total <= most || ctx.Err() != nil {
-		return nil
+		return nil, dying
 	}
 	slices.SortFunc(owners, func(a, b *owner) int { return cmp.Compare(b.locks, a.locks) })
 	left := total
@@ -47,13 +54,25 @@ func enforce(ctx context.Context, pids []int, spare, most int) (kills []Kill) {
 				continue
 			}
 			name, _ := os.ReadFile(proc(pid, "comm"))
+			since := started(pid)
 			// Its id cannot be a stranger's by now: ids are given out in a circle.
 			if unix.Kill(pid, unix.SIGKILL) == nil {
-				kills = append(kills, Kill{At: time.Now(), Process: strings.TrimSpace(string(name)), PID: pid, Locks: total})
+				kills = append(kills, Kill{At: time.Now(), Process: strings.TrimSpace(string(name)), PID: pid, Locks: total, started: since})
 			}
 		}
 	}
-	return kills
+	return kills, dying
+}
+
+// started tells a process from another one with its id, in ticks since the host's
+// boot; 0: it has ended.
+func started(pid int) uint64 {
+	stat, err := os.ReadFile(proc(pid, "stat"))
+	if err != nil {
+		return 0
+	}
+	since, _ := procstat.StartTime(stat)
+	return since
 }
 
 func proc(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
