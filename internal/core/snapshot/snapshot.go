@@ -426,13 +426,28 @@ func (s *Snapshots) Reconcile(ctx context.Context) error {
 	}
 	var failed []error
 	for _, n := range unready {
-		if done, ok := s.useAlone(n.UID); ok {
-			s.cfg.Log.Info("delete what is left of a snapshot", telemetry.KeyUID, n.UID, "state", n.State)
-			failed = append(failed, s.clear(ctx, n))
-			done()
-		}
+		failed = append(failed, s.clearUnready(ctx, n.UID))
 	}
 	return errors.Join(append(failed, s.sweep(ctx))...)
+}
+
+// clearUnready is clear of a snapshot that no act has under way. It may have become
+// ready since it was listed.
+func (s *Snapshots) clearUnready(ctx context.Context, uid sandbox.UID) error {
+	done, ok := s.useAlone(uid)
+	if !ok {
+		return nil
+	}
+	defer done()
+	n, err := s.cfg.Store.SnapshotByUID(ctx, uid)
+	if errors.Is(err, errs.NotFound) {
+		return nil
+	}
+	if err != nil || n.State == sandbox.SnapshotReady {
+		return err
+	}
+	s.cfg.Log.Info("delete what is left of a snapshot", telemetry.KeyUID, uid, "state", n.State)
+	return s.clear(ctx, n)
 }
 
 // sweep deletes what the driver keeps for no snapshot and no fork.
