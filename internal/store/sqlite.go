@@ -11,17 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/pressly/goose/v3"
-	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/cubbyhq/cubby/internal/coalesce"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/wal"
 )
 
 //go:embed migrations/sqlite/*.sql
@@ -47,7 +44,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	}
 
 	var write, read *sql.DB
-	var wal walFile
+	var log wal.Log
 	// The WAL's file is closed last, when the database has been synced.
 	closeAll := func() error {
 		var err error
@@ -56,7 +53,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 				err = errors.Join(err, db.Close())
 			}
 		}
-		return errors.Join(err, wal.close())
+		return errors.Join(err, log.Close())
 	}
 	defer func() {
 		if err != nil {
@@ -77,13 +74,12 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 		return engine{}, err
 	}
 
-	if wal.f, err = os.OpenFile(path+"-wal", os.O_RDWR, 0); err != nil {
+	if err := log.Open(path); err != nil {
 		return engine{}, err
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return engine{}, err
 	}
-	wal.wrote() // migrations, it may be
 
 	read, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_pragma": {"query_only(1)"}}))
 	if err != nil {
@@ -96,9 +92,10 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	return engine{
 		write: write, read: read, compiles: true,
 		begin:     func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
-		commit:    wal.commit,
-		flush:     coalesce.NewRounds(wal.sync).Do,
-		tidy:      func(ctx context.Context) error { return wal.tidy(ctx, read) },
+		commit:    (*sql.Tx).Commit,
+		wrote:     log.Wrote,
+		flush:     coalesce.NewRounds(log.Sync).Do,
+		tidy:      func(ctx context.Context) error { return log.Tidy(ctx, read) },
 		classify:  classifySQLite,
 		diskBytes: `json_extract(spec, '$.limits.disk_bytes')`,
 		close:     closeAll,
@@ -113,100 +110,12 @@ func sqliteDSN(path string, extra url.Values) string {
 		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(NORMAL)",
 		"foreign_keys(1)", "secure_delete(1)",
 		// Checkpoints are tidy's; this bounds the WAL (64 MiB) should it lag.
-		"wal_autocheckpoint(16384)",
+		"wal_autocheckpoint(16384)", fmt.Sprintf("journal_size_limit(%d)", wal.Limit),
 	}}
 	for k, v := range extra {
 		q[k] = append(q[k], v...)
 	}
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
-}
-
-// checkpoint copies the WAL into the database beside readers and writers, so
-// that no commit has to.
-func checkpoint(ctx context.Context, db *sql.DB) error {
-	var busy, frames, copied int
-	return db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &copied)
-}
-
-// The WAL is copied when it has so many commits, or the oldest is so old. The first
-// commit after that begins the WAL anew, with a sync that its caller waits for.
-const (
-	copyCommits = 128
-	copyAge     = time.Minute
-)
-
-// walFile is the write-ahead log, for the syncs that SQLite leaves to us.
-type walFile struct {
-	mu sync.RWMutex
-	f  *os.File // nil when closed; guarded by mu
-
-	unsynced atomic.Bool
-	commits  atomic.Int64 // that are not copied
-	copied   time.Time    // tidy's
-}
-
-func (w *walFile) commit(tx *sql.Tx) error {
-	err := tx.Commit()
-	w.wrote()
-	return err
-}
-
-func (w *walFile) wrote() {
-	w.unsynced.Store(true)
-	w.commits.Add(1)
-}
-
-// tidy keeps the WAL short.
-func (w *walFile) tidy(ctx context.Context, db *sql.DB) error {
-	if !w.due() {
-		return nil
-	}
-	n := w.commits.Load()
-	err := checkpoint(ctx, db)
-	if err == nil {
-		w.copiedNow(n)
-	}
-	return err
-}
-
-func (w *walFile) due() bool {
-	n := w.commits.Load()
-	if n == 0 {
-		w.copied = time.Now()
-	}
-	return n >= copyCommits || time.Since(w.copied) >= copyAge
-}
-
-func (w *walFile) copiedNow(n int64) {
-	w.commits.Add(-n)
-	w.copied = time.Now()
-}
-
-// sync makes every commit so far durable. After close it has nothing to do:
-// closing the database has synced it.
-func (w *walFile) sync() error {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if w.f == nil || !w.unsynced.Swap(false) {
-		return nil
-	}
-	for {
-		if err := unix.Fdatasync(int(w.f.Fd())); !errors.Is(err, unix.EINTR) {
-			w.unsynced.CompareAndSwap(false, err != nil)
-			return err
-		}
-	}
-}
-
-func (w *walFile) close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.f
-	w.f = nil
-	if f == nil {
-		return nil
-	}
-	return f.Close()
 }
 
 // syncDir makes the names in a directory durable.

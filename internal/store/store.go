@@ -86,6 +86,8 @@ type engine struct {
 	// begin and commit are a transaction's beginning and end.
 	begin  func(context.Context) (*sql.Tx, error)
 	commit func(*sql.Tx) error
+	// wrote hears of a transaction that may have written, when it has ended. Nil: nobody.
+	wrote func()
 	// again reports whether a transaction that failed for the nth time is to be
 	// run once more, after a pause. Nil: never.
 	again func(n int, err error) bool

@@ -175,52 +175,18 @@ func TestRunFlushes(t *testing.T) {
 	})
 }
 
-// TestAnIdleStoreDoesNothing: no sync, and no copy of the log.
-func TestAnIdleStoreDoesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var w walFile
-		f, err := os.Create(filepath.Join(t.TempDir(), "wal"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.f = f
-		w.wrote()
-		if err := w.sync(); err != nil || w.unsynced.Load() {
-			t.Errorf("sync = %v, unsynced %v", err, w.unsynced.Load())
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.sync(); err != nil {
-			t.Errorf("a sync of what is synced already = %v", err)
-		}
-		w.wrote()
-		if err := w.sync(); err == nil || !w.unsynced.Load() {
-			t.Errorf("a sync that failed = %v, and is not tried again", err)
-		}
-
-		w.copiedNow(w.commits.Load())
-		for range copyCommits - 1 {
-			w.wrote()
-		}
-		if w.due() {
-			t.Error("a short and young log is copied")
-		}
-		w.wrote()
-		if !w.due() {
-			t.Error("a log of many commits is not copied")
-		}
-		w.copiedNow(w.commits.Load())
-		time.Sleep(2 * copyAge)
-		if w.due() {
-			t.Error("an idle store copies its log")
-		}
-		w.wrote()
-		time.Sleep(copyAge)
-		if !w.due() {
-			t.Error("an old log is not copied")
-		}
-	})
+// TestAProbeWritesNothing: who asks every few seconds whether the store works has no
+// disk synced and no log copied.
+func TestAProbeWritesNothing(t *testing.T) {
+	s, _ := fresh(t)
+	wrote := 0
+	s.engine.wrote = func() { wrote++ }
+	if err := s.Ping(t.Context()); err != nil || wrote != 0 {
+		t.Errorf("Ping = %v, and wrote %d times", err, wrote)
+	}
+	if create(t, s, box("a")); wrote == 0 {
+		t.Error("a create is not told of")
+	}
 }
 
 func TestClosed(t *testing.T) {

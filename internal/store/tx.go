@@ -98,7 +98,11 @@ func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error) {
 	if err := fn(t); err != nil {
 		return err
 	}
-	if err := s.engine.commit(t.tx); err != nil {
+	err = s.engine.commit(t.tx)
+	if t.used && s.engine.wrote != nil {
+		s.engine.wrote()
+	}
+	if err != nil {
 		return err
 	}
 	s.notices.tell(t.told)
@@ -120,6 +124,7 @@ type tx struct {
 	missed []string // statements that were not compiled yet
 	seal   sealer
 	told   []sandbox.UID // whose events and runs it appends
+	used   bool          // it has had a statement
 }
 
 func (t *tx) exec(query string, args ...any) (affected int64, err error) {
@@ -139,6 +144,7 @@ func (t *tx) rows(query string, args ...any) (*sql.Rows, error) {
 }
 
 func (t *tx) statement(query string) statement {
+	t.used = true
 	if st := t.cache.find(query); st != nil {
 		return t.tx.StmtContext(t.ctx, st)
 	}
