@@ -74,7 +74,7 @@ func (t *Tasks) takeUpCancels(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.killLater(auth.Principal{Name: x.Actor}, string(b.ID), x, x.CancelledAt)
+		t.killLater(auth.Principal{Name: x.Actor, Tenant: b.Tenant}, string(b.ID), x, x.CancelledAt)
 	}
 	return nil
 }

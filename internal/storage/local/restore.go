@@ -120,6 +120,10 @@ func (r *restoration) Discard() {
 		r.disks.unpromise(r.grown)
 	}
 	if r.onDisk != nil {
+		if !r.restored {
+			// Or all of it is written out before it is removed.
+			_ = os.Truncate(filepath.Join(r.dir, imageName), 0)
+		}
 		_ = r.onDisk() // for the end of it
 	}
 	if r.dir != "" {
