@@ -157,32 +157,7 @@ func (o *output) addRich(data []byte) {
 	}
 }
 
-// record is a [kernel.Output] whose larger parts are still to be looked at.
-type record struct {
-	Display *struct {
-		value
-		ID     string `json:"display_id"`
-		Update bool   `json:"update"`
-	} `json:"display"`
-	Result *struct {
-		value
-		Count int `json:"execution_count"`
-	} `json:"result"`
-	Error *struct {
-		Name      string          `json:"ename"`
-		Value     string          `json:"evalue"`
-		Traceback json.RawMessage `json:"traceback"`
-	} `json:"error"`
-	Clear  *kernel.Clear  `json:"clear"`
-	Kernel *kernel.Notice `json:"kernel"`
-	Done   *kernel.Done   `json:"done"`
-}
-
-type value struct {
-	Data     json.RawMessage `json:"data"`
-	Metadata json.RawMessage `json:"metadata"`
-}
-
+// record takes one line, which is a [kernel.Output].
 func (o *output) record(line []byte) {
 	if o.brief && bytes.HasPrefix(line, []byte(`{"display":`)) {
 		return
@@ -190,11 +165,14 @@ func (o *output) record(line []byte) {
 	if !utf8.Valid(line) {
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
 	}
-	var r record
-	if kernel.Nesting(line) > kernel.MaxNesting || json.Unmarshal(line, &r) != nil {
+	if r := readRecord(line); r != nil {
+		o.take(r)
+	} else {
 		o.left++
-		return
 	}
+}
+
+func (o *output) take(r *record) {
 	switch {
 	case r.Display != nil:
 		o.clearIfDue()

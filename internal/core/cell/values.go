@@ -13,23 +13,12 @@ import (
 // nil.
 func bundle(raw json.RawMessage) kernel.Bundle {
 	b := make(kernel.Bundle)
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return b
-	}
-	for dec.More() && len(b) < maxTypes {
-		t, err := dec.Token()
-		if err != nil {
-			return b
+	kernel.Members(raw, func(mime string, v json.RawMessage) bool {
+		if isMIME(mime) {
+			b[mime] = slices.Clone(valueOf(mime, v)) // of a line that is read over
 		}
-		var v json.RawMessage
-		if dec.Decode(&v) != nil {
-			return b
-		}
-		if mime, ok := t.(string); ok && isMIME(mime) {
-			b[mime] = valueOf(mime, v)
-		}
-	}
+		return len(b) < maxTypes
+	})
 	return b
 }
 

@@ -268,13 +268,10 @@ func (o *cellOutput) failure(e kernel.Error, cut int64) {
 
 // record adds a record.
 func (o *cellOutput) record(r kernel.Output) {
-	var line bytes.Buffer
-	e := json.NewEncoder(&line)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
+	data, err := r.AppendLine(nil)
+	if err != nil {
 		return // a raw value that is no JSON: nobody can read it
 	}
-	data := line.Bytes()
 	if !utf8.Valid(data) {
 		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
 	}

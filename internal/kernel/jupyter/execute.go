@@ -167,7 +167,7 @@ func outputOf(m message) (kernel.Output, bool) {
 		into = o.Stream
 	case "execute_result":
 		o.Result = new(kernel.Result)
-		into = o.Result
+		return o, readResult(m.Content, o.Result)
 	case "error":
 		o.Error = new(kernel.Error)
 		into = o.Error
@@ -178,22 +178,67 @@ func outputOf(m message) (kernel.Output, bool) {
 		o.Input = new(kernel.Input)
 		into = o.Input
 	case "display_data", "update_display_data":
-		var d struct {
-			kernel.Display
-			Transient struct {
-				ID string `json:"display_id"`
-			} `json:"transient"`
-		}
-		if json.Unmarshal(m.Content, &d) != nil {
-			return o, false
-		}
-		d.ID, d.Update = d.Transient.ID, m.Header.Type == "update_display_data"
-		o.Display = &d.Display
-		return o, true
+		o.Display = new(kernel.Display)
+		o.Display.Update = m.Header.Type == "update_display_data"
+		return o, readDisplay(m.Content, o.Display)
 	default:
 		return o, false
 	}
 	return o, json.Unmarshal(m.Content, into) == nil
+}
+
+// What a cell shows can be many megabytes in one string, which is looked at once.
+func readDisplay(content []byte, d *kernel.Display) bool {
+	return readMembers(content, func(name string, v json.RawMessage) bool {
+		switch name {
+		case "data":
+			return readBundle(v, &d.Data)
+		case "metadata":
+			d.Metadata = v
+		case "transient":
+			var transient struct {
+				ID string `json:"display_id"`
+			}
+			err := json.Unmarshal(v, &transient)
+			d.ID = transient.ID
+			return err == nil
+		}
+		return true
+	})
+}
+
+func readResult(content []byte, r *kernel.Result) bool {
+	return readMembers(content, func(name string, v json.RawMessage) bool {
+		switch name {
+		case "data":
+			return readBundle(v, &r.Data)
+		case "metadata":
+			r.Metadata = v
+		case "execution_count":
+			return json.Unmarshal(v, &r.Count) == nil
+		}
+		return true
+	})
+}
+
+func readBundle(text json.RawMessage, b *kernel.Bundle) bool {
+	if string(text) == "null" {
+		return true
+	}
+	*b = make(kernel.Bundle)
+	return readMembers(text, func(name string, v json.RawMessage) bool {
+		(*b)[name] = v
+		return true
+	})
+}
+
+// readMembers is [kernel.Members]; it reports whether read took all of them.
+func readMembers(object []byte, read func(name string, value json.RawMessage) bool) bool {
+	all := true
+	return kernel.Members(object, func(name string, value json.RawMessage) bool {
+		all = read(name, value)
+		return all
+	}) && all
 }
 
 // Answer gives the cell that asked what was typed.

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
 // version is the messaging protocol's that requests name.
@@ -110,6 +112,9 @@ func read4(parts [][]byte) (m message, err error) {
 	return m, nil
 }
 
+// maxNesting is how deep a message may be, as for encoding/json.
+const maxNesting = 10_000
+
 func isObject(b []byte) bool {
-	return json.Valid(b) && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
+	return kernel.Valid(b, maxNesting) && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
 }
