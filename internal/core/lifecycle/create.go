@@ -3,9 +3,6 @@ package lifecycle
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -28,9 +25,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 )
-
-// maxIdempotencyKey bounds what clients send.
-const maxIdempotencyKey = 255
 
 // CreateRequest asks for a sandbox.
 type CreateRequest struct {
@@ -88,14 +82,9 @@ type creator struct {
 	quotas  keylock.Locks // by tenant; held while a sandbox is counted and stored
 }
 
-// createOnce is [Sandboxes.Create].
-func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sandbox, err error) {
-	leave, err := s.cfg.Gate.Enter(ctx)
-	if err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	defer leave()
-
+// createClaimed is create for a request that is no repeat. When it fails the claim
+// is the caller's to release.
+func (s *creator) createClaimed(ctx context.Context, r CreateRequest, claim *store.Claim) (b sandbox.Sandbox, err error) {
 	var o *Origin
 	if r.Snapshot != "" {
 		if o, err = s.origin(ctx, r); err != nil {
@@ -117,21 +106,8 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 		}
 		s.cfg.On.Create(string(b.Spec.Isolation), result, time.Since(began))
 	}()
-
-	claim, done, err := s.claim(ctx, r)
-	if err != nil {
-		return b, err
-	}
-	if done != "" {
-		return s.repeated(ctx, done)
-	}
 	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o, work: r.Work, created: created})
 	if err != nil {
-		if claim != nil {
-			undo, cancel := gate.Detached(ctx)
-			defer cancel()
-			err = errors.Join(err, claim.Release(undo))
-		}
 		return b, err
 	}
 	return made, nil
@@ -194,7 +170,7 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 	if limits, ok := s.limits[r.Interface]; ok {
 		d.Limits = limits
 	}
-	b.Spec = fill(r.Spec, d)
+	b.Spec = r.Spec.WithDefaults(d)
 	if r.ExecTimeout != nil {
 		b.Spec.ExecTimeout = *r.ExecTimeout
 	}
@@ -218,46 +194,6 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 	}
 	b.Spec.Limits = s.cfg.Settings.Host.Clamp(b.Spec.Limits, b.Spec.Isolation)
 	return b, s.supports(b.Spec.Isolation)
-}
-
-// claim takes the request's idempotency key. done is the uid of the sandbox
-// that an earlier request with it made.
-func (s *creator) claim(ctx context.Context, r CreateRequest) (claim *store.Claim, done string, err error) {
-	if r.IdempotencyKey == "" {
-		return nil, "", nil
-	}
-	if len(r.IdempotencyKey) > maxIdempotencyKey {
-		return nil, "", errs.E(errs.Invalid, "the idempotency key is longer than %d bytes", maxIdempotencyKey)
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return nil, "", errs.E(errs.Invalid, "the request cannot be compared with others").Because(err)
-	}
-	hash := sha256.Sum256(text)
-	claim, err = s.cfg.Store.Idempotency(ctx, auth.From(ctx).Key(), r.IdempotencyKey, hex.EncodeToString(hash[:]))
-	if err != nil {
-		return nil, "", err
-	}
-	if uid, ok := claim.Result(); ok {
-		return nil, uid, nil
-	}
-	return claim, "", nil
-}
-
-// repeated answers a request that was carried out before.
-func (s *creator) repeated(ctx context.Context, uid string) (sandbox.Sandbox, error) {
-	b, err := s.cfg.Store.SandboxByUID(ctx, sandbox.UID(uid))
-	if err != nil {
-		return b, err
-	}
-	if !auth.From(ctx).Sees(b.Tenant) {
-		return sandbox.Sandbox{}, scope.NoSuchSandbox()
-	}
-	if b.State == sandbox.Destroyed {
-		return b, errs.E(errs.Conflict, "the sandbox that this idempotency key made was destroyed").
-			Hint("use a fresh key")
-	}
-	return s.upToDate(b), nil
 }
 
 // making is what a create needs beside the sandbox that shall be.

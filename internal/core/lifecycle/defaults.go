@@ -1,17 +1,12 @@
 package lifecycle
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-const (
-	defaultCPUs = 2
-	imageOfR    = "r" // the default of the runtime r; the others are in every default image
-)
+const defaultCPUs = 2
 
 // DefaultSpec is what a sandbox is when nobody says otherwise. CPUs are the
 // host's where it has fewer.
@@ -38,38 +33,3 @@ func DefaultSpec() sandbox.Spec {
 
 // Defaults is what a create without a spec makes.
 func (s *Sandboxes) Defaults() sandbox.Spec { return s.cfg.Settings.Defaults }
-
-// fill completes a spec with defaults.
-func fill(s, d sandbox.Spec) sandbox.Spec {
-	if len(s.Dependencies) > 0 {
-		s.Runtime = cmp.Or(s.Runtime, sandbox.RuntimePython)
-	}
-	if s.Runtime == sandbox.RuntimeR {
-		s.Image = cmp.Or(s.Image, imageOfR)
-	}
-	s.Image = cmp.Or(s.Image, d.Image)
-	s.Isolation = cmp.Or(s.Isolation, d.Isolation)
-	s.Limits = sandbox.Limits{
-		MemoryBytes: cmp.Or(s.Limits.MemoryBytes, d.Limits.MemoryBytes),
-		CPUs:        cmp.Or(s.Limits.CPUs, d.Limits.CPUs),
-		PIDs:        cmp.Or(s.Limits.PIDs, d.Limits.PIDs),
-		DiskBytes:   cmp.Or(s.Limits.DiskBytes, d.Limits.DiskBytes),
-		OpenFiles:   cmp.Or(s.Limits.OpenFiles, d.Limits.OpenFiles),
-	}
-	s.User = cmp.Or(s.User, d.User)
-	if s.Network.Mode == "" {
-		s.Network.Mode = d.Network.Mode
-		if len(s.Network.Allow) > 0 {
-			s.Network.Mode = sandbox.NetworkAllowlist
-		} else {
-			s.Network.Allow = slices.Clone(d.Network.Allow)
-		}
-	}
-	s.Visibility = cmp.Or(s.Visibility, d.Visibility)
-	s.IdlePolicy = cmp.Or(s.IdlePolicy, d.IdlePolicy)
-	s.AutoWake = cmp.Or(s.AutoWake, d.AutoWake)
-	s.ExecTimeout = cmp.Or(s.ExecTimeout, d.ExecTimeout)
-	s.IdleTimeout = cmp.Or(s.IdleTimeout, d.IdleTimeout)
-	s.MaxLifetime = cmp.Or(s.MaxLifetime, d.MaxLifetime)
-	return s
-}

@@ -169,7 +169,7 @@ func New(cfg Config) (*Sandboxes, error) {
 	builtIn := DefaultSpec()
 	builtIn.Limits.CPUs = min(builtIn.Limits.CPUs, float64(settings.Host.CPUs))
 	builtIn.Limits.MemoryBytes = min(builtIn.Limits.MemoryBytes, settings.Host.MemoryBytes)
-	settings.Defaults = fill(settings.Defaults, builtIn)
+	settings.Defaults = settings.Defaults.WithDefaults(builtIn)
 	if settings.IdleTimeout != nil {
 		settings.Defaults.IdleTimeout = *settings.IdleTimeout
 	}

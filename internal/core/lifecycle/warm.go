@@ -40,7 +40,7 @@ func poolKinds(settings Settings) ([]pool.Kind, error) {
 	}
 	all := make([]pool.Kind, 0, len(kinds))
 	for _, k := range kinds {
-		s := fill(sandbox.Spec{Image: k.Image, Isolation: k.Isolation, Limits: k.Limits, User: k.User}, settings.Defaults)
+		s := sandbox.Spec{Image: k.Image, Isolation: k.Isolation, Limits: k.Limits, User: k.User}.WithDefaults(settings.Defaults)
 		if err := s.Validate(); err != nil {
 			return nil, fmt.Errorf("pool of %s: %w", k, err)
 		}
