@@ -19,7 +19,7 @@ import (
 func TestCreateFillsTheDefaults(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("")
-	want := lifecycle.DefaultSpec()
+	want := sandbox.DefaultSpec()
 	if b.State != sandbox.Running || b.Spec.Limits != want.Limits || b.Spec.Image != "base" ||
 		b.Spec.Isolation != sandbox.GVisor || b.Spec.ExecTimeout != want.ExecTimeout || b.ImageDigest != digest {
 		t.Errorf("Create = %+v", b)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -136,7 +135,7 @@ func TestSandboxThatDiedWhileNobodyWatched(t *testing.T) {
 // What a daemon leaves that is killed after each step of a create.
 func TestCreateThatACrashCutOff(t *testing.T) {
 	row := func(w *world) sandbox.Sandbox {
-		spec := lifecycle.DefaultSpec()
+		spec := sandbox.DefaultSpec()
 		b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: "a", Spec: spec, ImageDigest: digest}
 		if err := w.store.CreateSandbox(w.ctx, b); err != nil {
 			w.t.Fatal(err)
@@ -309,7 +308,7 @@ func TestOrphansAreSwept(t *testing.T) {
 	uid := sandbox.NewUID()
 	dir := w.newDisk(uid)
 	if _, err := w.fake.Create(w.ctx, driver.Spec{
-		UID: uid, Isolation: sandbox.GVisor, Limits: lifecycle.DefaultSpec().Limits,
+		UID: uid, Isolation: sandbox.GVisor, Limits: sandbox.DefaultSpec().Limits,
 		Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(dir, ""),
 	}); err != nil {
 		t.Fatal(err)

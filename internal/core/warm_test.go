@@ -286,7 +286,7 @@ func TestWhatAKilledDaemonKeptReadyIsRemoved(t *testing.T) {
 				func() error { return w.images.Pin(w.ctx, digest, uid) },
 				func() (err error) {
 					h, err = w.fake.Create(w.ctx, driver.Spec{
-						UID: uid, Isolation: sandbox.GVisor, Limits: lifecycle.DefaultSpec().Limits,
+						UID: uid, Isolation: sandbox.GVisor, Limits: sandbox.DefaultSpec().Limits,
 						Image: driver.Image{Digest: digest, Dir: w.images.dir}, Volumes: driver.DiskVolumes(dir, ""),
 					})
 					return err

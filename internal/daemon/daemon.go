@@ -446,7 +446,7 @@ func (d *Daemon) idleTimeout(s sandbox.Spec) *time.Duration {
 func poolBytes(defaults sandbox.Spec, journalBytes int64) int64 {
 	limits := defaults.Limits
 	if limits.DiskBytes == 0 {
-		limits = lifecycle.DefaultSpec().Limits
+		limits = sandbox.DefaultSpec().Limits
 	}
 	return lifecycle.DiskBytes(limits, journalBytes)
 }

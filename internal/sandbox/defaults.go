@@ -3,10 +3,36 @@ package sandbox
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
-// imageOfR is the default of the runtime r; the others are in every default image.
-const imageOfR = "r"
+const (
+	defaultCPUs = 2
+	imageOfR    = "r" // the default of the runtime r; the others are in every default image
+)
+
+// DefaultSpec is what a sandbox is when nobody says otherwise. CPUs are the
+// host's where it has fewer.
+func DefaultSpec() Spec {
+	return Spec{
+		Image:     "base",
+		Isolation: GVisor,
+		Limits: Limits{
+			MemoryBytes: 1 << 30,
+			CPUs:        defaultCPUs,
+			PIDs:        512,
+			DiskBytes:   4 << 30,
+			OpenFiles:   65536,
+		},
+		User:        UserSandbox,
+		Network:     Policy{Mode: NetworkAllowlist},
+		Visibility:  Private,
+		ExecTimeout: 300 * time.Second,
+		IdlePolicy:  IdleSleep,
+		IdleTimeout: 30 * time.Minute,
+		AutoWake:    AutoWakeIdle,
+	}
+}
 
 // WithDefaults is the spec with what d says where it says nothing.
 func (s Spec) WithDefaults(d Spec) Spec {

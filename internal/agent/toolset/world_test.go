@@ -113,7 +113,7 @@ func startWorld(t *testing.T, d driver.Driver, images core.Images, edit ...func(
 			MemAvailable: func() (int64, error) { return 64 << 30, nil },
 			Host:         admission.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
 			Caps:         admission.Caps{PerThread: 3},
-			Defaults:     lifecycle.DefaultSpec(),
+			Defaults:     sandbox.DefaultSpec(),
 		},
 		URLs: core.URLs{
 			Download: func(b sandbox.Sandbox, path string) string { return "http://api.test/" + string(b.ID) + path },

@@ -166,7 +166,7 @@ func New(cfg Config) (*Sandboxes, error) {
 	if settings.Host, err = settings.Host.Measure(); err != nil {
 		return nil, err
 	}
-	builtIn := DefaultSpec()
+	builtIn := sandbox.DefaultSpec()
 	builtIn.Limits.CPUs = min(builtIn.Limits.CPUs, float64(settings.Host.CPUs))
 	builtIn.Limits.MemoryBytes = min(builtIn.Limits.MemoryBytes, settings.Host.MemoryBytes)
 	settings.Defaults = settings.Defaults.WithDefaults(builtIn)

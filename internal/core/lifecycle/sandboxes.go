@@ -88,6 +88,9 @@ func (s *acts) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 	return b
 }
 
+// Defaults is what a create without a spec makes.
+func (s *Sandboxes) Defaults() sandbox.Spec { return s.cfg.Settings.Defaults }
+
 // List returns sandboxes.
 func (s *Sandboxes) List(ctx context.Context, q Query) (Page, error) {
 	if err := s.cfg.Gate.Wait(ctx); err != nil {
