@@ -53,6 +53,11 @@ type Sandbox struct {
 	GitRemoteURL string `json:"git_remote_url,omitempty"`
 	// ActiveTaskID is the task that runs; only [Client.Get] says it.
 	ActiveTaskID string `json:"active_task_id,omitempty"`
+	// Warnings say what it has in common with others of its memory and should not, as
+	// the state of a program's random generator, and what it lost over that. Only the
+	// answers of a [Client.Create] from a snapshot with memory and of a
+	// [Client.Rollback] to one have them.
+	Warnings []string `json:"warnings,omitempty"`
 	// SharedFiles: /workspace and /mnt/user-data are on its tenant's disk.
 	SharedFiles  bool       `json:"shared_files,omitempty"`
 	CreatedAt    time.Time  `json:"created_at"`

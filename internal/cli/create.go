@@ -32,6 +32,7 @@ func (a *app) createCommand() *cobra.Command {
 			if asJSON {
 				return format.JSON(a.Stdout, box)
 			}
+			a.warn(box.Warnings)
 			fmt.Fprintln(a.Stdout, box.ID)
 			return nil
 		},

@@ -126,9 +126,7 @@ made, or none. gvisor only: of a container, make a snapshot of its files.`,
 			if asJSON {
 				return format.JSON(a.Stdout, f)
 			}
-			for _, w := range f.Warnings {
-				fmt.Fprintln(a.Stderr, "warning: "+w)
-			}
+			a.warn(f.Warnings)
 			for _, box := range f.Sandboxes {
 				fmt.Fprintln(a.Stdout, box.ID)
 			}
@@ -158,9 +156,17 @@ it ends.`,
 			if asJSON {
 				return format.JSON(a.Stdout, box)
 			}
+			a.warn(box.Warnings)
 			return nil
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// warn shows what a sandbox has in common with others of its memory.
+func (a *app) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(a.Stderr, "warning: "+w)
+	}
 }

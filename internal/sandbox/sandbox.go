@@ -180,6 +180,9 @@ type Sandbox struct {
 	// sandbox before. Zero: it does not run, is in use, or never idle. It is
 	// not stored.
 	IdleAt time.Time
+	// Warnings say of one that has just begun from a memory what in it draws the
+	// random numbers of others of that memory, or lost its state. They are not stored.
+	Warnings []string
 }
 
 // Why is why it does not run (any more).

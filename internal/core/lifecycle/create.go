@@ -407,10 +407,16 @@ func (s *acts) beginCold(ctx context.Context, b *sandbox.Sandbox, spec driver.Sp
 
 // running notes that a sandbox that was being made runs.
 func (s *creator) running(ctx context.Context, b sandbox.Sandbox, m making) (sandbox.Sandbox, error) {
-	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
-		ImageDigest: b.ImageDigest, Claim: m.claim,
+	answer, err := answerOf(b)
+	if err != nil {
+		return b, err
+	}
+	moved, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
+		ImageDigest: b.ImageDigest, Claim: m.claim, ClaimResult: answer,
 		Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
 	})
+	moved.Warnings = b.Warnings
+	return moved, err
 }
 
 // sizeOfKept gives b the limit of the disk that it takes over, whose size

@@ -21,7 +21,7 @@ type Origin struct {
 	Files func(ctx context.Context, disk sandbox.UID) error
 	// Run makes a sandbox of the spec run, with the identity of the spec. Nil: it
 	// starts cold. After an error nothing of it is left.
-	Run func(ctx context.Context, spec driver.Spec) (driver.Handle, error)
+	Run func(ctx context.Context, spec driver.Spec) (driver.Identified, error)
 	// Done lets its snapshot be removed. Only that of a create has it.
 	Done func()
 }

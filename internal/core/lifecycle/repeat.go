@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/gate"
@@ -44,8 +45,8 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (sandbox.Sand
 	return b, err
 }
 
-// claim takes the request's idempotency key. done is the uid of the sandbox
-// that an earlier request with it made.
+// claim takes the request's idempotency key. done is the answer to an earlier
+// request with it, "" if there was none.
 func (s *creator) claim(ctx context.Context, r CreateRequest) (claim *store.Claim, done string, err error) {
 	if r.IdempotencyKey == "" {
 		return nil, "", nil
@@ -68,9 +69,23 @@ func (s *creator) claim(ctx context.Context, r CreateRequest) (claim *store.Clai
 	return claim, "", nil
 }
 
-// repeated answers a request that was carried out before.
-func (s *creator) repeated(ctx context.Context, uid string) (sandbox.Sandbox, error) {
+// answerOf is what a claim keeps of the answer to a create: the uid and, after it,
+// the warnings, which no row has.
+func answerOf(b sandbox.Sandbox) (string, error) {
+	if len(b.Warnings) == 0 {
+		return string(b.UID), nil
+	}
+	warnings, err := json.Marshal(b.Warnings)
+	return string(b.UID) + " " + string(warnings), err
+}
+
+// repeated answers a request that was carried out before, with the answer of then.
+func (s *creator) repeated(ctx context.Context, answer string) (sandbox.Sandbox, error) {
+	uid, warnings, warned := strings.Cut(answer, " ")
 	b, err := s.cfg.Store.SandboxByUID(ctx, sandbox.UID(uid))
+	if err == nil && warned {
+		err = json.Unmarshal([]byte(warnings), &b.Warnings)
+	}
 	if err != nil {
 		return b, err
 	}

@@ -175,6 +175,7 @@ func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Repl
 		return b, err
 	}
 	s.attach(moved)
+	moved.Warnings = b.Warnings
 	return moved, nil
 }
 

@@ -185,7 +185,11 @@ func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img ima
 			Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
 		}}
 	}
-	return s.cfg.Store.MoveAll(ctx, moves)
+	made, err := s.cfg.Store.MoveAll(ctx, moves)
+	for i := range made {
+		made[i].Warnings = all[i].Warnings
+	}
+	return made, err
 }
 
 // beginFrom makes a sandbox run whose files are in place.
@@ -201,10 +205,10 @@ func (s *acts) beginFrom(ctx context.Context, b *sandbox.Sandbox, img image.Imag
 	if o.Run == nil {
 		return s.beginCold(ctx, b, spec)
 	}
-	handle, err := o.Run(ctx, spec)
+	is, err := o.Run(ctx, spec)
 	if err != nil {
 		return err
 	}
-	b.Handle = handle
-	return s.cfg.Store.SetHandle(ctx, b.UID, handle)
+	b.Handle, b.Warnings = is.Handle, is.Warnings
+	return s.cfg.Store.SetHandle(ctx, b.UID, is.Handle)
 }

@@ -52,9 +52,8 @@ func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot) (lifecycle.O
 	if !slices.Contains(kept, n.UID) {
 		return o, errs.E(errs.Unavailable, "the memory of the snapshot is gone from the host").Hint("remove the snapshot and make another")
 	}
-	o.Run = func(ctx context.Context, spec driver.Spec) (driver.Handle, error) {
-		h, _, err := s.restore(ctx, k, n.UID, spec)
-		return h, err
+	o.Run = func(ctx context.Context, spec driver.Spec) (driver.Identified, error) {
+		return s.restore(ctx, k, n.UID, spec)
 	}
 	return o, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
@@ -72,8 +71,7 @@ func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string
 		names[i] = string(b.ID)
 	}
 	s.cfg.Recorder.Note(context.WithoutCancel(ctx), event.New(parent.UID, scope.Actor(ctx), event.Fork{Forks: names, Paused: f.paused.Milliseconds()}))
-	slices.Sort(f.warnings)
-	return Forked{Sandboxes: made, Paused: f.paused, Warnings: slices.Compact(f.warnings)}, nil
+	return Forked{Sandboxes: made, Paused: f.paused, Warnings: gathered(made)}, nil
 }
 
 // fork is one of them under way. The memory is kept under the uid of the first new
@@ -85,9 +83,6 @@ type fork struct {
 	parent sandbox.Sandbox
 	first  sandbox.UID
 	paused time.Duration
-
-	mu       sync.Mutex
-	warnings []string // guarded by mu
 }
 
 // files makes the disk of one. That of the first is copied while the parent stands
@@ -103,12 +98,18 @@ func (f *fork) files(ctx context.Context, disk sandbox.UID) error {
 	return err
 }
 
-func (f *fork) run(ctx context.Context, spec driver.Spec) (driver.Handle, error) {
-	h, warnings, err := f.s.restore(ctx, f.keeper, f.first, spec)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.warnings = append(f.warnings, warnings...)
-	return h, err
+func (f *fork) run(ctx context.Context, spec driver.Spec) (driver.Identified, error) {
+	return f.s.restore(ctx, f.keeper, f.first, spec)
+}
+
+// gathered takes the warnings of sandboxes, each once: those of copies are alike.
+func gathered(made []sandbox.Sandbox) (warnings []string) {
+	for i := range made {
+		warnings = append(warnings, made[i].Warnings...)
+		made[i].Warnings = nil
+	}
+	slices.Sort(warnings)
+	return slices.Compact(warnings)
 }
 
 // forget deletes the memory that all have begun from.
@@ -122,22 +123,16 @@ func (f *fork) forget(ctx context.Context) {
 
 // restore makes a sandbox of a spec run from a kept memory, with the spec's
 // identity, before anybody else reaches it.
-func (s *Snapshots) restore(ctx context.Context, k driver.Snapshotter, name sandbox.UID, spec driver.Spec) (driver.Handle, []string, error) {
+func (s *Snapshots) restore(ctx context.Context, k driver.Snapshotter, name sandbox.UID, spec driver.Spec) (driver.Identified, error) {
 	h, err := k.Restore(ctx, name, spec)
 	if err != nil {
-		return nil, nil, err
+		return driver.Identified{}, err
 	}
-	is, warnings, err := s.become(ctx, h, spec.Identity)
+	is, err := s.cfg.Driver.Identify(ctx, h, spec.Identity)
 	if err != nil {
 		undo, cancel := gate.Detached(ctx)
 		defer cancel()
-		return nil, nil, errors.Join(err, s.cfg.Driver.Destroy(undo, h))
+		return driver.Identified{}, errors.Join(err, s.cfg.Driver.Destroy(undo, h))
 	}
-	return is, warnings, nil
-}
-
-// become tells a restored sandbox who it is from now on.
-func (s *Snapshots) become(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, []string, error) {
-	got, err := s.cfg.Driver.Identify(ctx, h, is)
-	return got.Handle, got.Warnings, err
+	return is, nil
 }

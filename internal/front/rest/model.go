@@ -37,6 +37,7 @@ type Sandbox struct {
 	Thread             string            `json:"thread,omitempty"`
 	GitRemoteURL       string            `json:"git_remote_url,omitempty" doc:"Where tasks are pushed to."`
 	ActiveTaskID       string            `json:"active_task_id,omitempty" doc:"The task that runs, when one sandbox is asked for."`
+	Warnings           []string          `json:"warnings,omitempty" nullable:"false" doc:"What the sandbox has in common with others of its memory and should not, as the state of a program's random generator, and what it lost over that. Only in the answer of a create from a snapshot with memory, and of a rollback to one."`
 	CreatedAt          time.Time         `json:"created_at"`
 	UpdatedAt          time.Time         `json:"updated_at"`
 	StartedAt          *time.Time        `json:"started_at,omitempty"`
@@ -135,8 +136,8 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 	s := b.Spec
 	return Sandbox{
 		ID: string(b.ID), TenantID: b.Tenant, SharedFiles: s.SharedFiles, Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
-		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost,
-		Runtime:           s.Runtime, Dependencies: s.Dependencies,
+		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost, Warnings: b.Warnings,
+		Runtime: s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...), Services: declaredJSON(s.Services),
 		Network:    networkJSON(s.Network),

@@ -112,6 +112,11 @@ export interface SandboxInfo {
   gitRemoteUrl?: string;
   /** The task that runs, where the daemon was asked for this sandbox alone. */
   activeTaskId?: string;
+  /**
+   * What it has in common with others of its memory and should not, as the state of a program's random generator, and
+   * what it lost over that. Only in the answers of a create from a snapshot with memory, and of a rollback to one.
+   */
+  warnings?: string[];
   thread?: string;
   tenantId?: string;
   /** /workspace and /mnt/user-data are on its tenant's disk. */

@@ -4552,6 +4552,8 @@ export interface components {
             user: string;
             /** @enum {string} */
             visibility: "public" | "private";
+            /** @description What the sandbox has in common with others of its memory and should not, as the state of a program's random generator, and what it lost over that. Only in the answer of a create from a snapshot with memory, and of a rollback to one. */
+            warnings?: string[];
         };
         SandboxInput: {
             /**

@@ -145,7 +145,9 @@ class SandboxInfo(Short):
     it failed, why it stopped or sleeps when nobody asked, or why it was stopped instead of put to sleep. With
     ``restore_incomplete`` its memory was lost while it slept, and it started again from its files: ``reason`` says what
     that means. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not apply. ``active_task_id`` is
-    the task that runs, where the daemon was asked for this sandbox alone.
+    the task that runs, where the daemon was asked for this sandbox alone. ``warnings`` say what it has in common with
+    others of its memory and should not, as the state of a program's random generator, and what it lost over that: after
+    a create from a snapshot with memory, and in the answer of a rollback to one.
     """
 
     _shown: ClassVar[Sequence[str]] = ("id", "status", "reason", "image", "isolation", "runtime", "tenant_id")
@@ -172,6 +174,7 @@ class SandboxInfo(Short):
     shared_files: bool = False
     git_remote_url: str = ""
     active_task_id: str = ""
+    warnings: list[str] = field(default_factory=list)
     idle_policy: Literal[IdlePolicy, ""] = ""
     idle_timeout_seconds: float = 0.0
     auto_wake: Literal[AutoWake, ""] = ""
