@@ -85,6 +85,9 @@ type Config struct {
 	Log      *slog.Logger     // nil: silent
 	Now      func() time.Time // nil: time.Now
 	Bounds   Bounds
+	// Returning is how long a run that ends with its clients goes on without them after
+	// a start of the daemon; 0: half a minute.
+	Returning time.Duration
 	// Leave is called when runs are about to be left to the next daemon: what they do
 	// in sandboxes goes on. Nil: nobody cares.
 	Leave func()
@@ -130,6 +133,7 @@ func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.Returning = cmp.Or(c.Returning, returning)
 	return &Service{
 		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
 		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory),
@@ -152,6 +156,7 @@ func (s *Service) Run(ctx context.Context) error {
 	err := s.takeUp(context.WithoutCancel(ctx))
 	if err == nil {
 		close(s.opened)
+		s.work.Go(s.endAbandoned)
 		s.sweepUntil(ctx)
 	}
 	if s.cfg.Leave != nil {

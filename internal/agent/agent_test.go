@@ -95,6 +95,7 @@ type world struct {
 	bounds  agent.Bounds
 	url     string // of a database in place of SQLite
 	log     *slog.Logger
+	returns time.Duration // how long clients of an earlier daemon are waited for
 
 	mu sync.Mutex
 }
@@ -171,7 +172,7 @@ func (w *world) daemon() (s *agent.Service, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log})
+	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log, Returning: w.returns})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

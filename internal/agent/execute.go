@@ -29,9 +29,8 @@ type execution struct {
 	undone  bool // it was taken back; the execution's own
 
 	// Guarded by the service's mu.
-	readers       int
-	cancelOnLeave bool
-	rollback      bool
+	followers followers
+	rollback  bool
 }
 
 // execute does a run to its end, and then the next one of its thread.

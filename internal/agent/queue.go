@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
@@ -25,9 +24,7 @@ type waiting struct {
 	// verdict is how it ended already: that is only to be noted.
 	verdict *conversation.Ended
 
-	// Guarded by the service's mu: handed on to the execution.
-	readers       int
-	cancelOnLeave bool
+	followers followers // guarded by the service's mu: handed on to the execution
 }
 
 // enqueue stores a run, and begins it when its turn has come.
@@ -125,10 +122,10 @@ func (s *Service) launch(w *waiting) {
 	ctx, cancel := context.WithCancelCause(as(context.Background(), w.thread))
 	e := &execution{
 		run: w.run, thread: w.thread, rec: w.rec, verdict: w.verdict, cancel: cancel, done: make(chan struct{}), leave: w.leave,
-		readers: w.readers, cancelOnLeave: w.cancelOnLeave, rollback: w.run.Request.TakeBack,
+		followers: w.followers, rollback: w.run.Request.TakeBack,
 	}
 	// Who wanted it left while it waited, or had an earlier daemon's word that it ends.
-	if e.cancelOnLeave && e.readers <= 0 || w.run.Request.Canceled {
+	if e.followers.left() || w.run.Request.Canceled {
 		cancel(loop.ErrCanceled)
 	}
 	s.active[w.thread.UID] = e
@@ -233,7 +230,7 @@ func (s *Service) followed(uid sandbox.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.active[uid]
-	return e != nil && e.readers > 0
+	return e != nil && e.followers.here > 0
 }
 
 // evict ends all runs of a thread, those that wait first. The thread's lock is held, so
@@ -348,39 +345,4 @@ func (s *Service) noteCancel(ctx context.Context, t conversation.Thread, run con
 		return nil
 	}
 	return err
-}
-
-// attach counts who follows a run.
-func (s *Service) attach(uid sandbox.UID, run string, cancelOnLeave bool) (release func()) {
-	// change reports whether there was something to count, and what is to be canceled.
-	change := func(by int) (counted bool, abandoned *execution) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if w := s.queued[run]; w != nil {
-			w.readers += by
-			w.cancelOnLeave = w.cancelOnLeave || cancelOnLeave
-			return true, nil // it ends when its turn comes, if nobody is there then
-		}
-		e := s.active[uid]
-		if e == nil || e.run.ID != run {
-			return false, nil
-		}
-		e.readers += by
-		e.cancelOnLeave = e.cancelOnLeave || cancelOnLeave
-		if e.readers <= 0 && e.cancelOnLeave {
-			return true, e
-		}
-		return true, nil
-	}
-	if counted, _ := change(1); !counted {
-		return func() {}
-	}
-	return sync.OnceFunc(func() {
-		if s.draining.Load() {
-			return // they did not want to
-		}
-		if _, e := change(-1); e != nil {
-			e.cancel(loop.ErrCanceled)
-		}
-	})
 }

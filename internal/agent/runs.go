@@ -310,9 +310,13 @@ func (r *Runs) Cancel(ctx context.Context, thread, id string, rollback, wait boo
 }
 
 // Attach notes that somebody follows a run, until release. With cancelOnLeave the run
-// is canceled when the last one who follows it leaves before its end.
+// is canceled when the last one who follows it leaves before its end, or does not come
+// back to the next daemon.
 func (r *Runs) Attach(ctx context.Context, thread, id string, cancelOnLeave bool) (release func(), err error) {
-	_, t, err := r.find(ctx, thread, id)
+	run, t, err := r.find(ctx, thread, id)
+	if err == nil && cancelOnLeave {
+		err = r.s.noteCancelOnLeave(ctx, t, run)
+	}
 	if err != nil {
 		return nil, err
 	}

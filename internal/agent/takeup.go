@@ -74,7 +74,7 @@ func (s *Service) resume(ctx context.Context, t conversation.Thread, run convers
 	if err != nil {
 		leave = func() {} // it had its place before
 	}
-	w := &waiting{run: run, thread: t, leave: leave, again: run.Status == conversation.RunRunning}
+	w := &waiting{run: run, thread: t, leave: leave, again: run.Status == conversation.RunRunning, followers: awaitedOf(run)}
 	log, err := s.cfg.Journals.Create(t.UID, run.Seq)
 	if err != nil {
 		s.cfg.Log.Error("open the journal of a run", telemetry.KeyUID, t.UID, "run", run.ID, telemetry.KeyErr, err)

@@ -21,7 +21,7 @@ func FuzzRequests(f *testing.F) {
 		err := front.DecodeLoose(data, &run)
 		if err == nil {
 			if err = run.check(); err == nil {
-				run.run()
+				run.run(false)
 			}
 		}
 		var search threadSearch

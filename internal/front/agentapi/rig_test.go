@@ -43,6 +43,7 @@ type rig struct {
 	stop    func() // the daemon, in good order
 	unset   bool   // no model
 	beat    time.Duration
+	returns time.Duration // how long clients of an earlier daemon are waited for
 	waiting chan struct{}
 	release chan struct{}
 }
@@ -65,7 +66,7 @@ func (r *rig) start(root bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := agent.New(agent.Config{Store: db, Journals: journals, Models: r, Hands: r, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100}})
+	s := agent.New(agent.Config{Store: db, Journals: journals, Models: r, Hands: r, Returning: r.returns, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100}})
 	life, drain := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.DiscardHandler)
 	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register(nil, s.Threads().Ended),

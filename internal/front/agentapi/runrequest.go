@@ -78,7 +78,8 @@ func (c *RunCreate) check() error {
 // cancels reports whether the run ends with its client.
 func (c *RunCreate) cancels() bool { return c.OnDisconnect == "cancel" }
 
-func (c *RunCreate) run() agent.NewRun {
+// run is what the agent is asked; followed: the client waits for it.
+func (c *RunCreate) run(followed bool) agent.NewRun {
 	at := c.CheckpointID
 	if at == "" {
 		at = c.Checkpoint.id()
@@ -89,7 +90,7 @@ func (c *RunCreate) run() agent.NewRun {
 		Request: conversation.RunRequest{
 			Input: c.Input, Command: c.Command, Checkpoint: at, Tags: c.Config.Tags, RecursionLimit: c.Config.RecursionLimit,
 			Configurable: c.Config.Configurable, Context: c.Context, InterruptBefore: c.InterruptBefore, InterruptAfter: c.InterruptAfter,
-			StreamMode: c.StreamMode,
+			StreamMode: c.StreamMode, CancelOnLeave: followed && c.cancels(),
 		},
 	}
 }
@@ -103,16 +104,16 @@ type begun struct {
 }
 
 // begin makes the run that a request is for, in the thread of its path if there is
-// one.
-func (d *door) begin(r *http.Request) (begun, error) {
+// one; followed: the client waits for it.
+func (d *door) begin(r *http.Request, followed bool) (begun, error) {
 	data, err := body(r)
 	if err != nil {
 		return begun{}, err
 	}
-	return d.beginOf(r, data)
+	return d.beginOf(r, data, followed)
 }
 
-func (d *door) beginOf(r *http.Request, data []byte) (begun, error) {
+func (d *door) beginOf(r *http.Request, data []byte, followed bool) (begun, error) {
 	var b begun
 	if len(data) > 0 {
 		if err := front.DecodeLoose(data, &b.RunCreate); err != nil {
@@ -123,6 +124,6 @@ func (d *door) beginOf(r *http.Request, data []byte) (begun, error) {
 		return b, err
 	}
 	var err error
-	b.run, b.thread, err = d.Runs.Create(r.Context(), r.PathValue("thread_id"), b.RunCreate.run())
+	b.run, b.thread, err = d.Runs.Create(r.Context(), r.PathValue("thread_id"), b.RunCreate.run(followed))
 	return b, busy(err)
 }

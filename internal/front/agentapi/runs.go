@@ -90,7 +90,7 @@ func place(h http.Header, thread, run, rest string) {
 }
 
 func (d *door) createRun(w http.ResponseWriter, r *http.Request) error {
-	b, err := d.begin(r)
+	b, err := d.begin(r, false)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (d *door) createRuns(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := make([]Run, len(in))
 	for i, one := range in {
-		b, err := d.beginOf(r, one)
+		b, err := d.beginOf(r, one, false)
 		if err != nil {
 			return err
 		}

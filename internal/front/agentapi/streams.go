@@ -19,7 +19,7 @@ import (
 
 // streamRun begins a run and shows it.
 func (d *door) streamRun(w http.ResponseWriter, r *http.Request) error {
-	b, err := d.begin(r)
+	b, err := d.begin(r, true)
 	if err != nil {
 		return err
 	}
@@ -112,15 +112,15 @@ func (p position) before(o position) bool {
 // made again.
 func (d *door) show(w http.ResponseWriter, r *http.Request, thread string, run conversation.Run, set modes.Set, from position, cancelOnDisconnect bool) error {
 	ctx := r.Context()
-	about, err := d.aboutRun(ctx, thread, run)
-	if err != nil {
-		return err
-	}
 	release, err := d.attach(ctx, thread, run.ID, cancelOnDisconnect)
 	if err != nil {
 		return err
 	}
 	defer release()
+	about, err := d.aboutRun(ctx, thread, run)
+	if err != nil {
+		return err
+	}
 	place(w.Header(), thread, run.ID, "/stream")
 	s, err := sse.New(w, http.StatusOK)
 	if err != nil {
@@ -136,9 +136,10 @@ func (d *door) show(w http.ResponseWriter, r *http.Request, thread string, run c
 }
 
 // attach notes that a client follows a run, until release. Clients that leave because
-// the daemon stops come back, and their runs go on until then.
+// the daemon stops come back, and their runs go on until then. One that has left
+// already is noted too: its run may end by that.
 func (d *door) attach(ctx context.Context, thread, run string, cancelOnDisconnect bool) (release func(), err error) {
-	left, err := d.Runs.Attach(ctx, thread, run, cancelOnDisconnect)
+	left, err := d.Runs.Attach(context.WithoutCancel(ctx), thread, run, cancelOnDisconnect)
 	if err != nil {
 		return nil, err
 	}

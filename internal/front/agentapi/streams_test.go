@@ -231,6 +231,33 @@ func TestLeavingClients(t *testing.T) {
 	}
 }
 
+// TestClientsThatDoNotComeBack: the end of the daemon is nobody's leaving, but who is not
+// back with the next one has left.
+func TestClientsThatDoNotComeBack(t *testing.T) {
+	for _, tt := range []struct{ path, more, want string }{
+		{"/runs/stream", `,"on_disconnect":"cancel"`, "interrupted"},
+		{"/runs/wait", `,"on_disconnect":"cancel"`, "interrupted"},
+		{"/runs/stream", ``, "success"},
+		{"/runs", `,"on_disconnect":"cancel"`, "success"}, // nobody was there
+	} {
+		r := newRig(t, false)
+		res, err := r.request(t.Context(), "POST", "/agent/threads/"+r.thread()+tt.path, says("wait", tt.more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.waits()
+		r.stop()
+		res.Body.Close()
+		r.returns = time.Nanosecond
+		r.start(false)
+		if tt.want == "success" {
+			close(r.release)
+		}
+		r.status(res.Header.Get("Content-Location"), tt.want)
+		r.stop()
+	}
+}
+
 func TestBusyAndCancel(t *testing.T) {
 	r := newRig(t, false)
 	thread := "/threads/" + r.thread()

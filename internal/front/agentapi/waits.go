@@ -15,7 +15,7 @@ import (
 
 // waitRun begins a run and answers with the state that it leaves.
 func (d *door) waitRun(w http.ResponseWriter, r *http.Request) error {
-	b, err := d.begin(r)
+	b, err := d.begin(r, true)
 	if err != nil {
 		return err
 	}
