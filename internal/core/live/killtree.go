@@ -23,6 +23,10 @@ const (
 	// than that, doomedFor of internal/guestd/proc, the agent starts no process
 	// that would have to be spared too.
 	spareFor = 5 * time.Second
+	// adoptedFor is how long after its adoption a sandbox may begin a kill that an
+	// earlier daemon would have helped with, the end of a cell that it interrupted:
+	// an agent that is starved is late.
+	adoptedFor = 3 * interruptGrace
 )
 
 // killOthers has the host end what the agent could not, as long as what the agent
@@ -72,7 +76,8 @@ func logKill(ctx context.Context, r *Run, seq int64, err error) {
 }
 
 // helpKills ends what the agent is killing and cannot, until stop. It is for
-// what the agent kills by itself, as kernels.
+// what the agent kills by itself, as kernels. Without stop it is for what an earlier
+// daemon helped with, and ends when that is done.
 func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {
 	killer, _ := driver.As[driver.TreeKiller](r.s.cfg.Driver)
 	if killer == nil {
@@ -92,7 +97,7 @@ func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {
 	defer cancel()
 	tick := time.NewTicker(killPatience)
 	defer tick.Stop()
-	for {
+	for began := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -101,6 +106,8 @@ func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {
 		spare, outlived, err := r.Guest.Unkilled(ctx, killPatience)
 		if err == nil && outlived {
 			err = killOthers(ctx, killer, r.Handle, spare)
+		} else if err == nil && stop == nil && time.Since(began) > adoptedFor {
+			return
 		}
 		if errors.Is(err, errs.Unsupported) {
 			return // the agent is older, or has no need of help

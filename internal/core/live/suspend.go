@@ -164,6 +164,9 @@ func (s *Sandboxes) Adopt(ctx context.Context, b sandbox.Sandbox) (*Run, error) 
 	// Nobody puts a command before those that are taken up.
 	s.publish(r)
 	s.changes.tell(b.UID)
+	if b.Spec.Isolation == sandbox.Container { // others have a kernel of their own
+		s.cfg.Gate.Spawn(func(ctx context.Context) { r.helpKills(ctx, nil) })
+	}
 	return r, nil
 }
 

@@ -3,11 +3,14 @@
 package walls_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/poll"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // What of a cell goes on when the cell is interrupted: the interpreter itself,
@@ -42,6 +45,43 @@ func TestForkStormOfACellEndsWithIt(t *testing.T) {
 			none(t, c, id)
 		}
 	})
+}
+
+// The storm of a cell that had been told to end went on when the daemon was killed before
+// its grace was over: the next one did not help the agent, which had no CPU time for it.
+func TestForkStormOfACellThatIsToEndEndsAlthoughTheDaemonWasKilled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	d := harness.Start(t, harness.Options{})
+	c := client.New(d.URL)
+	const pids = 512
+	b, err := c.Create(ctx, client.CreateOptions{Isolation: client.Container, Limits: &client.Limits{PIDs: pids, CPUs: 0.5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.StartCode(ctx, b.ID, client.CodeRequest{Code: storm, Language: "python", Timeout: client.NoTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = poll.Until(ctx, 50*time.Millisecond, time.Second, func() (bool, error) {
+		s, err := c.Stats(ctx, b.ID)
+		return s.PIDs > pids/2, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(ctx, "KILL", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c = client.New(d.MustStart())
+	x, err := c.Process(b.ID, p.Seq).Wait(ctx)
+	if err != nil || x.Reason != "killed" {
+		t.Fatalf("the cell ended with %s: %s, %v", x.Reason, x.Message, err)
+	}
+	none(t, c, b.ID)
 }
 
 // What a cell leaves belongs to its kernel, and ends with it.
