@@ -51,6 +51,7 @@ func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.Watc
 		recursive: r.Msg.GetRecursive() && top.Type == sandbox.Directory,
 		watched:   make(map[string]bool),
 	}
+	x.listen()
 	if err := x.add(name); err != nil {
 		return err
 	}
@@ -78,13 +79,9 @@ func (x *watch) follow(ctx context.Context) error {
 			if err := x.event(ctx, e); err != nil {
 				return err
 			}
-		case err, ok := <-x.w.Errors:
-			if !ok {
-				return nil
-			}
-			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				return watchError(err, x.name)
-			}
+		case err := <-x.failed:
+			return watchError(err, x.name)
+		case <-x.lost:
 			if err := x.send(x.name, "overflow"); err != nil {
 				return err
 			}
@@ -103,6 +100,30 @@ type watch struct {
 	recursive  bool
 	watched    map[string]bool // at least the names of the directories that are watched
 	most       int             // of them
+	lost       chan struct{}   // a token when events were lost
+	failed     chan error      // the first error of the watcher's
+}
+
+// listen takes what the watcher says of errors, until it is closed. It says so with its
+// lock held, which to watch more, to watch less and to close it wait for: whoever does
+// that cannot be the one who listens.
+func (x *watch) listen() {
+	x.lost, x.failed = make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		for err := range x.w.Errors {
+			if errors.Is(err, fsnotify.ErrEventOverflow) {
+				select {
+				case x.lost <- struct{}{}:
+				default:
+				}
+				continue
+			}
+			select {
+			case x.failed <- err:
+			default:
+			}
+		}
+	}()
 }
 
 // here is the name in this process of a name in the sandbox.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ func newWatch(t *testing.T, top string, most int) *watch {
 		f: newFileService(Config{}), w: w, name: top, here: top, recursive: true, most: most, watched: make(map[string]bool),
 		tell: func(*guestv1.WatchResponse) error { return nil },
 	}
+	x.listen()
 	if err := x.add(top); err != nil {
 		t.Fatal(err)
 	}
@@ -200,4 +202,36 @@ func TestWatchAfterEventsThatWereLost(t *testing.T) {
 	mustDo(t, x.anew(t.Context()))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	awaitEvent(t, x.w, fsnotify.Create, filepath.Join(dir, "file"))
+}
+
+// A watch whose top was moved and removed after a directory in it never ended, also when
+// its client went: fsnotify told of an error with the lock held that the end of the
+// directory's watch waited for.
+func TestWatchEndsWhenItsTopAndADirectoryGo(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	dir := filepath.Join(top, "dir")
+	mustDo(t, os.MkdirAll(dir, 0o700))
+	x := newWatch(t, top, maxWatched)
+	mustDo(t, x.addBelow(t.Context(), top, false))
+	x.tell = func(m *guestv1.WatchResponse) error {
+		if m.GetPath() == dir && m.GetOp() == "remove" {
+			for slices.Contains(x.w.WatchList(), top) { // fsnotify has not seen the move yet
+				time.Sleep(time.Millisecond)
+			}
+		}
+		return nil
+	}
+	mustDo(t, os.Remove(dir)) // fsnotify waits with this
+	mustDo(t, os.Rename(top, top+"2"))
+	mustDo(t, os.RemoveAll(top+"2"))
+	ended := make(chan error, 1)
+	go func() { ended <- x.follow(t.Context()) }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ended without an error")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+	}
 }
