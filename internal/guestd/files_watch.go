@@ -101,7 +101,7 @@ type watch struct {
 	watched    map[string]bool // at least the names of the directories that are watched
 	most       int             // of them
 	lost       chan struct{}   // a token when events were lost
-	failed     chan error      // the first error of the watcher's
+	failed     chan error      // the first other error of the watcher's
 }
 
 // listen takes what the watcher says of errors, until it is closed. It says so with its
@@ -117,6 +117,9 @@ func (x *watch) listen() {
 				default:
 				}
 				continue
+			}
+			if errors.Is(err, unix.EINVAL) {
+				continue // the end of the watch of what was gone before: its event comes yet
 			}
 			select {
 			case x.failed <- err:

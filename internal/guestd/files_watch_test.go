@@ -228,10 +228,31 @@ func TestWatchEndsWhenItsTopAndADirectoryGo(t *testing.T) {
 	go func() { ended <- x.follow(t.Context()) }()
 	select {
 	case err := <-ended:
-		if err == nil {
-			t.Error("it ended without an error")
+		if errs.KindOf(err) != errs.NotFound {
+			t.Errorf("it ended with %v, want not found", err)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
+	}
+}
+
+// A watch whose top was moved and removed before fsnotify saw the move ended as if its
+// path were invalid.
+func TestWatchWhoseTopIsMovedAndRemovedEndsWithNotFound(t *testing.T) {
+	for name, recursive := range map[string]bool{"recursive": true, "alone": false} {
+		t.Run(name, func(t *testing.T) {
+			for range 10 { // which of its channels is heard first is chance
+				top := filepath.Join(t.TempDir(), "top")
+				mustDo(t, os.Mkdir(top, 0o700))
+				x := newWatch(t, top, maxWatched)
+				x.recursive = recursive
+				mustDo(t, os.WriteFile(filepath.Join(top, "file"), nil, 0o600)) // fsnotify waits with this
+				mustDo(t, os.Rename(top, top+"2"))
+				mustDo(t, os.RemoveAll(top+"2"))
+				if err := x.follow(t.Context()); errs.KindOf(err) != errs.NotFound {
+					t.Fatalf("it ended with %v, want not found", err)
+				}
+			}
+		})
 	}
 }
