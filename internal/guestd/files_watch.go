@@ -82,10 +82,11 @@ func (x *watch) follow(ctx context.Context) error {
 		case err := <-x.failed:
 			return watchError(err, x.name)
 		case <-x.lost:
-			if err := x.send(x.name, "overflow"); err != nil {
+			// Who is told looks at all of it, and what changes from then on has to be seen.
+			if err := x.anew(ctx); err != nil {
 				return err
 			}
-			if err := x.anew(ctx); err != nil {
+			if err := x.send(x.name, "overflow"); err != nil {
 				return err
 			}
 		}
@@ -164,13 +165,10 @@ func (x *watch) add(name string) error {
 	return watchError(x.w.Add(x.f.here(name)), name)
 }
 
-// anew watches what is there now, after events that were lost: directories may have
-// come and others be elsewhere.
+// anew watches what is there now, after events that were lost: the top may be gone,
+// directories may have come and others be elsewhere.
 func (x *watch) anew(ctx context.Context) error {
-	if !x.recursive {
-		return nil
-	}
-	if err := errors.Join(x.forget(x.name), x.add(x.name)); err != nil {
+	if err := errors.Join(x.forget(x.name), x.add(x.name)); err != nil || !x.recursive {
 		return err
 	}
 	return x.addBelow(ctx, x.name, false)

@@ -256,3 +256,45 @@ func TestWatchWhoseTopIsMovedAndRemovedEndsWithNotFound(t *testing.T) {
 		})
 	}
 }
+
+// A watch of one file whose end was among the events that were lost went on for ever.
+func TestWatchWhoseTopWentWhileEventsWereLostEnds(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	mustDo(t, os.WriteFile(top, nil, 0o600))
+	x := newWatch(t, top, maxWatched)
+	x.recursive = false
+	mustDo(t, os.Remove(top))
+	awaitEvent(t, x.w, fsnotify.Remove, top) // and nothing comes of it
+	x.w.Errors <- fsnotify.ErrEventOverflow
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := x.follow(ctx); errs.KindOf(err) != errs.NotFound {
+		t.Errorf("it ended with %v, want not found", err)
+	}
+}
+
+// A file that was made when its watcher was told of lost events could stay unseen: it was
+// told before all was watched again.
+func TestWatchIsWholeAgainWhenItTellsOfLostEvents(t *testing.T) {
+	top := t.TempDir()
+	x := newWatch(t, top, maxWatched)
+	dir := filepath.Join(top, "dir")
+	mustDo(t, os.Mkdir(dir, 0o700))
+	awaitEvent(t, x.w, fsnotify.Create, dir) // and nothing comes of it
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	file := filepath.Join(dir, "file")
+	x.tell = func(m *guestv1.WatchResponse) error {
+		switch {
+		case m.GetOp() == "overflow":
+			return os.WriteFile(file, nil, 0o600)
+		case m.GetPath() == file:
+			cancel()
+		}
+		return nil
+	}
+	x.w.Errors <- fsnotify.ErrEventOverflow
+	if err := x.follow(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v: the file was not seen", err)
+	}
+}
