@@ -1,13 +1,16 @@
 package agent_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 func TestMultitask(t *testing.T) {
@@ -116,4 +119,67 @@ func TestInterruptWithoutAFreePlace(t *testing.T) {
 	n.Multitask = conversation.MultitaskInterrupt
 	_, said := do(t, s, thread, n)
 	equal(t, "said", said, []string{"human:wait", "ai:waiting", "human:two", "ai:said two"})
+}
+
+// TestAnsweredRollbackOfARunThatCannotBeTakenBack: its end is noted, and the next daemon
+// takes it back.
+func TestAnsweredRollbackOfARunThatCannotBeTakenBack(t *testing.T) {
+	w := newWorld(t)
+	f := counted(w)
+	s, stop := w.daemon()
+	thread := newThread(t, s)
+	do(t, s, thread, says("one"))
+	run := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	mend := storetest.Break(t, w.db(), "DELETE ON runs", "")
+	if _, err := s.Runs().Cancel(acme(t), thread, run.ID, true, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return f.n.Load() > 0 }) // it has ended, and is there
+	stop()
+	mend()
+	next, _ := w.daemon()
+	until(t, func() bool {
+		_, err := next.Runs().Get(acme(t), thread, run.ID)
+		return errors.Is(err, errs.NotFound)
+	})
+	_, said := do(t, next, thread, enqueued("two"))
+	equal(t, "said", said, []string{"human:one", "ai:said one", "human:two", "ai:said two"})
+}
+
+// TestRollbackOfARunWhoseEndIsNoted is answered when it is done: no next daemon would
+// look at the run.
+func TestRollbackOfARunWhoseEndIsNoted(t *testing.T) {
+	w := newWorld(t)
+	f := counted(w)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	run := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	mend := storetest.Break(t, w.db(), "DELETE ON runs", "")
+	n := says("two")
+	n.Multitask = conversation.MultitaskRollback
+	gone, leave := context.WithCancel(acme(t))
+	refused := make(chan error)
+	go func() {
+		_, _, err := s.Runs().Create(gone, thread, n)
+		refused <- err
+	}()
+	until(t, func() bool { return f.n.Load() > 0 }) // it has ended, and is there
+	leave()
+	if err := <-refused; !errors.Is(err, context.Canceled) {
+		t.Errorf("Create = %v", err)
+	}
+	short, cancel := context.WithTimeout(acme(t), 100*time.Millisecond)
+	defer cancel()
+	if got, err := s.Runs().Cancel(short, thread, run.ID, true, false); err == nil {
+		t.Errorf("Cancel = %+v", got)
+	}
+	mend()
+	if _, err := s.Runs().Cancel(acme(t), thread, run.ID, true, false); err != nil && !errors.Is(err, errs.NotFound) {
+		t.Errorf("Cancel = %v", err)
+	}
+	if got, err := s.Runs().Get(acme(t), thread, run.ID); !errors.Is(err, errs.NotFound) {
+		t.Errorf("the run is %+v, %v", got, err)
+	}
 }

@@ -283,21 +283,39 @@ func (s *Service) takeLast(uid sandbox.UID) *waiting {
 // cancel ends a run, and returns what is closed when it has ended. The thread's lock is
 // held.
 func (s *Service) cancel(ctx context.Context, t conversation.Thread, run conversation.Run, rollback bool) (<-chan struct{}, error) {
+	var e *execution
+	var w *waiting
+	var late bool
 	var unnoted error
-	if s.goesOn(t.UID, run.ID) {
-		// Whoever does not wait for the end has the word of the next daemon too.
-		unnoted = s.noteCancel(context.WithoutCancel(ctx), t, run, rollback)
-	}
-	s.mu.Lock()
-	e, w := s.active[t.UID], s.queued[run.ID]
-	delete(s.queued, run.ID)
-	if e != nil && e.run.ID == run.ID {
-		e.rollback = e.rollback || rollback
+	for noted := false; ; noted = true {
+		s.mu.Lock()
+		e, w = s.active[t.UID], s.queued[run.ID]
+		if e != nil && e.run.ID != run.ID {
+			e = nil
+		}
+		if e == nil || noted {
+			break
+		}
 		s.mu.Unlock()
-		e.cancel(loop.ErrCanceled)
-		return e.done, unnoted
+		// Whoever does not wait for the end has the word of the next daemon too.
+		late, unnoted = s.noteCancel(context.WithoutCancel(ctx), t, run, rollback)
+	}
+	delete(s.queued, run.ID)
+	if e != nil {
+		e.rollback = e.rollback || rollback
 	}
 	s.mu.Unlock()
+	if e != nil {
+		e.cancel(loop.ErrCanceled)
+		if unnoted != nil || !late || !rollback {
+			return e.done, unnoted
+		}
+		select { // no next daemon takes back what it finds ended
+		case <-e.done:
+		case <-ctx.Done():
+			return e.done, ctx.Err()
+		}
+	}
 	done := make(chan struct{})
 	close(done)
 	if w != nil {
@@ -326,23 +344,17 @@ func (s *Service) cancel(ctx context.Context, t conversation.Thread, run convers
 	return done, nil
 }
 
-// goesOn reports whether a run has begun here and not ended.
-func (s *Service) goesOn(uid sandbox.UID, run string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.active[uid]
-	return e != nil && e.run.ID == run
-}
-
-// noteCancel notes in the row of a run that it is to end. One that has been taken back
-// meanwhile has none.
-func (s *Service) noteCancel(ctx context.Context, t conversation.Thread, run conversation.Run, rollback bool) error {
-	err := s.cfg.Store.ChangeRunAndThread(ctx, t.UID, run.ID, func(r *conversation.Run, _ *conversation.Thread) error {
-		r.Request.Canceled, r.Request.TakeBack = true, r.Request.TakeBack || rollback
+// noteCancel notes in the row of a run that it is to end. It is late when the run
+// has ended there. One that has been taken back meanwhile has none.
+func (s *Service) noteCancel(ctx context.Context, t conversation.Thread, run conversation.Run, rollback bool) (late bool, err error) {
+	err = s.cfg.Store.ChangeRunAndThread(ctx, t.UID, run.ID, func(r *conversation.Run, _ *conversation.Thread) error {
+		if late = r.Status.Ended(); !late {
+			r.Request.Canceled, r.Request.TakeBack = true, r.Request.TakeBack || rollback
+		}
 		return nil
 	})
 	if errors.Is(err, errs.NotFound) {
-		return nil
+		return false, nil
 	}
-	return err
+	return late, err
 }

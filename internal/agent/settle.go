@@ -57,15 +57,21 @@ func (s *Service) insist(e *execution, what string, do func() error) bool {
 	}
 }
 
-// finish notes in the rows of a run and its thread how the run ended.
+// finish notes in the rows of a run and its thread how the run ended. One that is to be
+// taken back does not end there: it goes, or the next daemon takes it back.
 func (s *Service) finish(ctx context.Context, e *execution, ended conversation.Ended) error {
 	head, err := s.headOf(ctx, e.thread.UID)
 	if err != nil {
 		return err
 	}
-	return s.cfg.Store.EndRun(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread, busy bool) error {
-		r.Status, t.Status, t.Error = ended.Status, statusOf(head.Next), nil
-		if ended.Status == conversation.RunFailed {
+	goes := false
+	err = s.cfg.Store.EndRun(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread, busy bool) error {
+		goes = r.Request.TakeBack
+		t.Status, t.Error = statusOf(head.Next), nil
+		if !goes {
+			r.Status = ended.Status
+		}
+		if ended.Status == conversation.RunFailed && !goes {
 			failed, err := json.Marshal(struct {
 				Error   string `json:"error"`
 				Message string `json:"message"`
@@ -84,6 +90,12 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 		t.UpdatedAt = s.cfg.Now()
 		return nil
 	})
+	if err == nil && goes {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.rollback = true // whoever noted it says so here a moment later
+	}
+	return err
 }
 
 // headOf is the newest checkpoint of a thread; it is empty in one that has none.
@@ -156,7 +168,7 @@ func (s *Service) giveUp(ctx context.Context, w *waiting, rollback bool) error {
 	}
 	defer w.leave()
 	var err error
-	if rollback {
+	if rollback || e.rollback {
 		err = s.undo(ctx, w.thread, w.run)
 		e.undone = err == nil
 	}
