@@ -194,7 +194,7 @@ func New(cfg Config) (*Service, error) {
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
 		Log: cfg.Log, Now: cfg.Now, Uptime: cfg.Uptime, Settings: cfg.Sandboxes,
 		On: lifecycle.Hooks{
-			Create: cfg.Metrics.Create, Run: s.services.Apply,
+			Create: cfg.Metrics.Create, Run: s.services.Apply, Services: s.services.States,
 			Reconcile: func(ctx context.Context) error { return s.snapshots.Reconcile(ctx) },
 		},
 		Origin: func(ctx context.Context, tenant, name string) (lifecycle.Origin, error) {

@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,11 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/services"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
@@ -50,6 +55,84 @@ func TestServiceStaysStoppedAfterARollbackThatFailed(t *testing.T) {
 		t.Error("Rollback succeeded")
 	}
 	w.faults.SetFail("Destroy", nil)
+	w.restart()
+	w.inState("a", "web", services.Stopped)
+}
+
+// preparing is a storage that does something else while it prepares a rollback.
+type preparing struct {
+	storage.Storage
+
+	meanwhile func()
+}
+
+func (p preparing) Prepare(ctx context.Context, uid sandbox.UID, from storage.Source) (storage.Restoration, error) {
+	p.meanwhile()
+	return p.Storage.Prepare(ctx, uid, from)
+}
+
+// So did one for which the service was stopped while it copied the files.
+func TestServiceStoppedDuringARollbackThatFailsStaysStopped(t *testing.T) {
+	var w *world
+	w = newWorld(t, func(c *core.Config) {
+		c.Disks = preparing{c.Disks, func() {
+			if st, err := w.Services().Stop(w.ctx, "a", "web"); err != nil || st.State != services.Stopped {
+				t.Errorf("Stop = %+v, %v", st, err)
+			}
+		}}
+	})
+	w.createWith("a", sandbox.Service{Name: "web", Command: "exec sleep 1000"})
+	w.keep("a", "point")
+	w.inState("a", "web", services.Running)
+	w.faults.SetFail("Destroy", errDown)
+	if _, err := w.Snapshots().Rollback(w.ctx, "a", "point"); err == nil {
+		t.Error("Rollback succeeded")
+	}
+	w.faults.SetFail("Destroy", nil)
+	w.restart()
+	w.inState("a", "web", services.Stopped)
+}
+
+// A stop of a service that came to its end while the sandbox was taken apart was
+// answered, and noted nowhere.
+func TestStopOfAServiceWhileItsSandboxIsTakenApart(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	asked, end := filepath.Join(dir, "asked"), filepath.Join(dir, "end")
+	w.createWith("a", sandbox.Service{Name: "web", Command: "trap 'touch " + asked + "; while [ ! -e " + end + " ]; do sleep 0.01; done; exit' TERM; " +
+		"echo ready; while :; do sleep 0.05; done"})
+	w.keep("a", "point")
+	st := w.inState("a", "web", services.Running)
+	w.until("it is ready", func() bool {
+		r, err := w.Execs().Result(w.ctx, "a", st.Exec, live.OutputCaps{Stdout: -1, Stderr: -1})
+		return err == nil && strings.Contains(string(r.Stdout), "ready")
+	})
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := w.Services().Stop(w.ctx, "a", "web")
+		stopped <- err
+	}()
+	w.until("it was asked to end", func() bool { _, err := os.Stat(asked); return err == nil })
+	w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
+		if method != "Destroy" {
+			return
+		}
+		if err := os.WriteFile(end, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		if err := <-stopped; !errors.Is(err, errs.Unavailable) {
+			t.Errorf("Stop = %v, want unavailable: it cannot be noted", err)
+		}
+	})
+	w.faults.SetFail("Destroy", errDown)
+	if _, err := w.Snapshots().Rollback(w.ctx, "a", "point"); err == nil {
+		t.Error("Rollback succeeded")
+	}
+	w.faults.SetBefore(nil)
+	w.faults.SetFail("Destroy", nil)
+	if st, err := w.Services().Stop(w.ctx, "a", "web"); err != nil || st.State != services.Stopped {
+		t.Errorf("Stop again = %+v, %v", st, err)
+	}
 	w.restart()
 	w.inState("a", "web", services.Stopped)
 }

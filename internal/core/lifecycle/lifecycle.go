@@ -81,6 +81,8 @@ type Hooks struct {
 	Create func(isolation, result string, took time.Duration)
 	// Run hears that a run of a sandbox has begun, or that its spec is another.
 	Run func(r *live.Run, b sandbox.Sandbox)
+	// Services is how those of a sandbox that goes on stand; b says how they stood.
+	Services func(b sandbox.Sandbox) map[string]sandbox.ServiceState
 	// Reconcile finishes what was cut off of acts on snapshots.
 	Reconcile func(ctx context.Context) error
 }

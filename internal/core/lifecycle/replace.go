@@ -129,7 +129,7 @@ func (s *Sandboxes) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
 	if err != nil || seen.Phase != map[sandbox.State]driver.Phase{sandbox.Running: driver.PhaseRunning, sandbox.Sleeping: driver.PhaseAsleep}[was.State] {
 		return false
 	}
-	_, err = s.cfg.Store.Move(ctx, was.UID, was.State, store.Change{Why: was.Why(), Services: was.Services})
+	_, err = s.cfg.Store.Move(ctx, was.UID, was.State, store.Change{Why: was.Why(), Services: s.cfg.On.Services(was)})
 	return err == nil
 }
 

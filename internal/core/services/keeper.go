@@ -228,6 +228,17 @@ func (k *keeper) look() {
 	}
 }
 
+// states is what the store is to know of the units.
+func (k *keeper) states() map[string]sandbox.ServiceState {
+	states := make(map[string]sandbox.ServiceState)
+	for _, u := range k.all() {
+		if state, ok := u.stored(); ok {
+			states[u.name] = state
+		}
+	}
+	return states
+}
+
 // save writes down where the services stand, with events. What cannot be written
 // is written with the next change; a daemon that is killed before finds the runs
 // themselves.
@@ -235,23 +246,17 @@ func (k *keeper) save(ctx context.Context, events ...sandbox.Event) {
 	_ = k.write(ctx, events...) // it is logged
 }
 
-// write is save for who has to know whether it was written. A sandbox that does not
-// run any more has no services, which is no error.
+// write is save for who has to know whether it was written. It is not where the sandbox
+// has stopped, which may be taken back.
 func (k *keeper) write(ctx context.Context, events ...sandbox.Event) error {
 	if ctx.Err() != nil {
 		return errStopped() // the next run's to say
 	}
 	k.saving.Lock()
 	defer k.saving.Unlock()
-	states := make(map[string]sandbox.ServiceState)
-	for _, u := range k.all() {
-		if state, ok := u.stored(); ok {
-			states[u.name] = state
-		}
-	}
-	err := k.s.cfg.Store.SetServices(context.WithoutCancel(ctx), k.run.UID, states, events...)
+	err := k.s.cfg.Store.SetServices(context.WithoutCancel(ctx), k.run.UID, k.states(), events...)
 	if errors.Is(err, errs.WrongState) || errors.Is(err, errs.NotFound) {
-		return nil
+		return errStopped()
 	}
 	if err != nil {
 		k.s.cfg.Log.Error("note where services stand", telemetry.KeyUID, k.run.UID, telemetry.KeyErr, err)

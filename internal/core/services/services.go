@@ -79,6 +79,19 @@ func (s *Services) Look(box sandbox.UID) {
 	}
 }
 
+// States is how the services of a sandbox stand whose run goes on; b says how they stood.
+// What anybody was told of them is in it.
+func (s *Services) States(b sandbox.Sandbox) map[string]sandbox.ServiceState {
+	if k := s.of(b.UID); k != nil && live.Context(k.run).Err() == nil {
+		select {
+		case <-k.begun:
+			return k.states()
+		default: // nobody was told of any yet
+		}
+	}
+	return b.Services
+}
+
 func (s *Services) of(box sandbox.UID) *keeper {
 	s.mu.Lock()
 	defer s.mu.Unlock()
