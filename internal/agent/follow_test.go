@@ -231,3 +231,23 @@ func TestNextRun(t *testing.T) {
 		t.Errorf("Next in a thread that is gone = %+v", got)
 	}
 }
+
+// TestNextRunOfAThreadThatGoesAsItIsAskedFor: a thread that went before its runs were
+// watched was waited for for ever.
+func TestNextRunOfAThreadThatGoesAsItIsAskedFor(t *testing.T) {
+	s, _ := newWorld(t).daemon()
+	for range 50 { // what comes first is chance
+		thread := newThread(t, s)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Runs().Next(acme(t), thread, 1)
+			ended <- err
+		}()
+		if err := s.Threads().Delete(acme(t), thread); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; !errors.Is(err, errs.NotFound) {
+			t.Errorf("Next = %v", err)
+		}
+	}
+}

@@ -241,15 +241,16 @@ func (r *Runs) Next(ctx context.Context, thread string, from int64) (conversatio
 			unlock()
 			return runs[0], nil
 		}
+		// Also before the first wait: it may have gone before it was watched.
+		if _, err := r.s.cfg.Store.ConversationOf(ctx, t.UID); err != nil {
+			return none, noThread(thread, err)
+		}
 		select {
 		case <-more:
 		case <-r.s.ended:
 			return none, errs.E(errs.Unready, "the daemon is stopping").RetryAfter(time.Second)
 		case <-ctx.Done():
 			return none, ctx.Err()
-		}
-		if _, err := r.s.cfg.Store.ConversationOf(ctx, t.UID); err != nil {
-			return none, noThread(thread, err)
 		}
 	}
 }
