@@ -38,16 +38,20 @@ func Nesting(text []byte) int {
 // textLength is how long a JSON string is that has begun, with its last quote; -1: it
 // does not end.
 func textLength(text []byte) int {
-	for at := 0; ; {
-		end := bytes.IndexByte(text[at:], '"')
-		if end < 0 {
-			return -1
+	at, end := 0, -1
+	for {
+		if end < at { // or it is the quote that was found before: a text can be full of escapes
+			n := bytes.IndexByte(text[at:], '"')
+			if n < 0 {
+				return -1
+			}
+			end = at + n
 		}
-		escape := bytes.IndexByte(text[at:at+end], '\\')
+		escape := bytes.IndexByte(text[at:end], '\\')
 		if escape < 0 {
-			return at + end + 1
+			return end + 1
 		}
-		if at += escape + 2; at >= len(text) {
+		if at += escape + 2; at > len(text) {
 			return -1
 		}
 	}

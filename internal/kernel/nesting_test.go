@@ -21,6 +21,14 @@ func TestNesting(t *testing.T) {
 	}
 }
 
+// A text that is full of escapes was searched to its end after each of them.
+func TestNestingOfMegabytesOfEscapes(t *testing.T) {
+	text := []byte(`["` + strings.Repeat(`\n`, 8<<20) + `"]`)
+	if got := kernel.Nesting(text); got != 1 || !kernel.Valid(text, 1) {
+		t.Errorf("Nesting = %d", got)
+	}
+}
+
 // What is valid and what its members are is what encoding/json says.
 func FuzzMembers(f *testing.F) {
 	for _, text := range []string{

@@ -30,6 +30,7 @@ var shared = map[string]func(*testing.T){
 	"TestCancelledExecs":                         TestCancelledExecs,
 	"TestCopiedSecretIsNotOpened":                TestCopiedSecretIsNotOpened,
 	"TestClosed":                                 TestClosed,
+	"TestAProbeWritesNothing":                    TestAProbeWritesNothing,
 	"TestConcurrentCreates":                      TestConcurrentCreates,
 	"TestEndedSandboxKeepsNoSecrets":             TestEndedSandboxKeepsNoSecrets,
 	"TestEvents":                                 TestEvents,
