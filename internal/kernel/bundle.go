@@ -19,7 +19,7 @@ func (o Output) AppendLine(line []byte) ([]byte, error) {
 			line, err = appendValue(append(line, `,"metadata":`...), o.Display.Metadata)
 		}
 		if o.Display.ID != "" {
-			line = appendText(append(line, `,"display_id":`...), o.Display.ID)
+			line = append(append(line, `,"display_id":`...), Quote(o.Display.ID)...)
 		}
 		if o.Display.Update {
 			line = append(line, `,"update":true`...)
@@ -46,7 +46,7 @@ func (b Bundle) appendTo(line []byte) (_ []byte, err error) {
 		if i > 0 {
 			line = append(line, ',')
 		}
-		if line, err = appendValue(append(appendText(line, name), ':'), b[name]); err != nil {
+		if line, err = appendValue(append(append(line, Quote(name)...), ':'), b[name]); err != nil {
 			return line, err
 		}
 	}
@@ -66,9 +66,10 @@ func appendValue(line []byte, value json.RawMessage) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func appendText(line []byte, text string) []byte {
+// Quote is text as JSON, with <, > and & as they are.
+func Quote(text string) json.RawMessage {
 	quoted, _ := appendJSON(nil, text) // no string fails
-	return append(line, bytes.TrimSuffix(quoted, []byte("\n"))...)
+	return bytes.TrimSuffix(quoted, []byte("\n"))
 }
 
 // appendJSON appends a line, with <, > and & as they are.

@@ -62,8 +62,8 @@ func textLength(text []byte) int {
 func Valid(text []byte, most int) bool { return Nesting(text) <= most && gjson.ValidBytes(text) }
 
 // Members calls each with the members of an object, in their order, until it returns
-// false. It reports whether the text, which must be [Valid], is an object. Values are
-// parts of the text, and no copies.
+// false. It reports whether the text, which must be [Valid], is an object and each
+// returned true for all of it. Values are parts of the text, and no copies.
 func Members(text []byte, each func(name string, value json.RawMessage) bool) bool {
 	rest := trimSpace(text)
 	if len(rest) == 0 || rest[0] != '{' {
@@ -78,7 +78,7 @@ func Members(text []byte, each func(name string, value json.RawMessage) bool) bo
 		rest = trimSpace(rest[1:]) // the colon
 		n = valueLength(rest)
 		if !each(textOf(name), json.RawMessage(rest[:n:n])) {
-			break
+			return false
 		}
 		if rest = trimSpace(rest[n:]); len(rest) > 0 {
 			rest = rest[1:] // a comma, or the end

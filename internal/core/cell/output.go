@@ -281,7 +281,7 @@ func (o *output) outputs(cut int64) []Display {
 		missing = append(missing, fmt.Sprintf("%d bytes of outputs were not kept", cut))
 	}
 	if missing != nil {
-		all = append(all, Display{Data: kernel.Bundle{"text/plain": quote("[" + strings.Join(missing, "; ") + "]")}})
+		all = append(all, Display{Data: kernel.Bundle{"text/plain": kernel.Quote("[" + strings.Join(missing, "; ") + "]")}})
 	}
 	return all
 }

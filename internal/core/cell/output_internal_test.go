@@ -45,7 +45,7 @@ func clears(wait bool) sandbox.Output {
 	return rich(kernel.Output{Clear: &kernel.Clear{Wait: wait}})
 }
 
-func plain(text string) kernel.Bundle { return kernel.Bundle{"text/plain": quote(text)} }
+func plain(text string) kernel.Bundle { return kernel.Bundle{"text/plain": kernel.Quote(text)} }
 
 // ended is a cell that ended.
 func ended(reason sandbox.EndReason, code int) sandbox.Exec {
@@ -73,21 +73,21 @@ func TestExecutionOfEverything(t *testing.T) {
 		rich(kernel.Output{Kernel: &kernel.Notice{Restarted: true, Reason: "it had died"}}),
 		printed("a"),
 		rich(kernel.Output{Display: &kernel.Display{
-			Data: kernel.Bundle{"image/png": quote("iVBO"), "text/plain": quote("Figure")}, Metadata: json.RawMessage(`{"image/png":{"width":3}}`),
+			Data: kernel.Bundle{"image/png": kernel.Quote("iVBO"), "text/plain": kernel.Quote("Figure")}, Metadata: json.RawMessage(`{"image/png":{"width":3}}`),
 		}}),
 		sandbox.Output{Stream: sandbox.Stderr, Data: []byte("warning\n")},
 		printed("b\n"),
 		rich(kernel.Output{Input: &kernel.Input{Prompt: "? "}}),
 		rich(kernel.Output{Done: &kernel.Done{Count: 7}}),
 		rich(kernel.Output{Result: &kernel.Result{Count: 7, Data: kernel.Bundle{
-			"text/plain": quote("(3, 2)"), "application/json": json.RawMessage(`{"a": [1, 2.50]}`),
+			"text/plain": kernel.Quote("(3, 2)"), "application/json": json.RawMessage(`{"a": [1, 2.50]}`),
 		}}}),
 	)
 	want := Execution{
 		Exec: e.Exec, Success: true, Stdout: "ab\n", Stderr: "warning\n", Count: 7, KernelRestarted: "it had died",
-		Result: kernel.Bundle{"text/plain": quote("(3, 2)"), "application/json": json.RawMessage(`{"a":[1,2.50]}`)},
+		Result: kernel.Bundle{"text/plain": kernel.Quote("(3, 2)"), "application/json": json.RawMessage(`{"a":[1,2.50]}`)},
 		Outputs: []Display{{
-			Data:     kernel.Bundle{"image/png": quote("iVBO"), "text/plain": quote("Figure")},
+			Data:     kernel.Bundle{"image/png": kernel.Quote("iVBO"), "text/plain": kernel.Quote("Figure")},
 			Metadata: json.RawMessage(`{"image/png":{"width":3}}`),
 		}},
 		Truncated: map[string]int64{},
@@ -206,7 +206,7 @@ func TestLongTextsAreTruncated(t *testing.T) {
 		printed("0123456789"), printed("é"),
 		sandbox.Output{Stream: sandbox.Stderr, Data: []byte("äöüß")},
 		rich(kernel.Output{Result: &kernel.Result{Data: kernel.Bundle{
-			"text/plain": quote("äöüäöüx"), "text/html": quote("123456"), "image/png": quote("0123456789"),
+			"text/plain": kernel.Quote("äöüäöüx"), "text/html": kernel.Quote("123456"), "image/png": kernel.Quote("0123456789"),
 		}}}),
 		rich(kernel.Output{Error: &kernel.Error{Name: "E", Value: "short", Traceback: []string{"abc", "def"}}}),
 	)
@@ -215,7 +215,7 @@ func TestLongTextsAreTruncated(t *testing.T) {
 	}
 	want := Execution{
 		Exec: e.Exec, Stdout: text(11, 10, "0123456789"), Stderr: "äöüß",
-		Result: kernel.Bundle{"text/plain": quote(text(7, 6, "äöüäöü")), "text/html": quote("123456"), "image/png": quote("0123456789")},
+		Result: kernel.Bundle{"text/plain": kernel.Quote(text(7, 6, "äöüäöü")), "text/html": kernel.Quote("123456"), "image/png": kernel.Quote("0123456789")},
 		Error:  &Error{Type: "E", Message: "short", Traceback: text(7, 5, "abc\nd")},
 		Truncated: map[string]int64{
 			"stdout": 11, "result.text/plain": 7, "error.traceback": 7,
@@ -266,8 +266,8 @@ func TestValuesAreWhatTheirTypeSays(t *testing.T) {
 	in := `{"text/plain":7,"text/a":{"b":1},"text/list":["a\n","b",3],"text/null":null,"image/png":"iV\/BO","text/bad":"x\ud800y",` +
 		`"text/pair":"\ud83d\ude00","application/json":{"a":"\u003c"},"application/vnd.plotly.v1+json":[1],"":"x","bad type":"x","ümlaut/x":"x"}`
 	want := kernel.Bundle{
-		"text/plain": quote("7"), "text/a": quote(`{"b":1}`), "text/list": quote("a\nb"), "text/null": quote("null"),
-		"image/png": json.RawMessage(`"iV\/BO"`), "text/bad": quote("x\uFFFDy"), "text/pair": quote("😀"),
+		"text/plain": kernel.Quote("7"), "text/a": kernel.Quote(`{"b":1}`), "text/list": kernel.Quote("a\nb"), "text/null": kernel.Quote("null"),
+		"image/png": json.RawMessage(`"iV\/BO"`), "text/bad": kernel.Quote("x\uFFFDy"), "text/pair": kernel.Quote("😀"),
 		"application/json": json.RawMessage(`{"a":"\u003c"}`), "application/vnd.plotly.v1+json": json.RawMessage(`[1]`),
 	}
 	if diff := cmp.Diff(want, bundle(json.RawMessage(in))); diff != "" {

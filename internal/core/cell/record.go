@@ -35,49 +35,48 @@ func readRecord(line []byte) *record {
 		return nil
 	}
 	var r record
-	fits := true
-	object := kernel.Members(line, func(name string, v json.RawMessage) bool {
+	if !kernel.Members(line, func(name string, v json.RawMessage) bool {
 		switch name {
 		case "display":
-			r.Display, fits = readValue(v)
+			return readValue(v, &r.Display)
 		case "result":
-			r.Result, fits = readValue(v)
+			return readValue(v, &r.Result)
 		case "error":
-			fits = json.Unmarshal(v, &r.Error) == nil
+			return json.Unmarshal(v, &r.Error) == nil
 		case "clear":
-			fits = json.Unmarshal(v, &r.Clear) == nil
+			return json.Unmarshal(v, &r.Clear) == nil
 		case "kernel":
-			fits = json.Unmarshal(v, &r.Kernel) == nil
+			return json.Unmarshal(v, &r.Kernel) == nil
 		case "done":
-			fits = json.Unmarshal(v, &r.Done) == nil
+			return json.Unmarshal(v, &r.Done) == nil
 		}
-		return fits
-	})
-	if !object || !fits {
+		return true
+	}) {
 		return nil
 	}
 	return &r
 }
 
-func readValue(text json.RawMessage) (s *shownValue, fits bool) {
+// readValue reports whether a text is a value, which into has then, or null.
+func readValue(text json.RawMessage, into **shownValue) bool {
 	if string(text) == "null" {
-		return nil, true
+		return true
 	}
-	s, fits = new(shownValue), true
-	object := kernel.Members(text, func(name string, v json.RawMessage) bool {
+	s := new(shownValue)
+	*into = s
+	return kernel.Members(text, func(name string, v json.RawMessage) bool {
 		switch name {
 		case "data":
 			s.Data = v
 		case "metadata":
 			s.Metadata = v
 		case "display_id":
-			fits = json.Unmarshal(v, &s.ID) == nil
+			return json.Unmarshal(v, &s.ID) == nil
 		case "update":
-			fits = json.Unmarshal(v, &s.Update) == nil
+			return json.Unmarshal(v, &s.Update) == nil
 		case "execution_count":
-			fits = json.Unmarshal(v, &s.Count) == nil
+			return json.Unmarshal(v, &s.Count) == nil
 		}
-		return fits
+		return true
 	})
-	return s, object && fits
 }

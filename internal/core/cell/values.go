@@ -42,14 +42,14 @@ func valueOf(mime string, v json.RawMessage) json.RawMessage {
 	case v[0] == '"':
 		// Half a surrogate pair is no text; decoding replaces it.
 		if json.Unmarshal(v, &text) != nil {
-			return quote("")
+			return kernel.Quote("")
 		}
 	case v[0] == '[':
 		text = strings.Join(texts(v), "")
 	default:
 		text = string(v)
 	}
-	return quote(text)
+	return kernel.Quote(text)
 }
 
 // texts reads a list of strings.
@@ -89,17 +89,7 @@ func capResult(b kernel.Bundle, limit int, truncated map[string]int64) kernel.Bu
 		if json.Unmarshal(value, &text) != nil {
 			continue // JSON of a text type
 		}
-		b[mime] = quote(capText(text, limit, "result."+mime, truncated))
+		b[mime] = kernel.Quote(capText(text, limit, "result."+mime, truncated))
 	}
 	return b
-}
-
-// quote is text as JSON, with <, > and & as they are.
-func quote(text string) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	// No string fails.
-	_ = enc.Encode(text)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

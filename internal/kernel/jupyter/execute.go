@@ -189,7 +189,7 @@ func outputOf(m message) (kernel.Output, bool) {
 
 // What a cell shows can be many megabytes in one string, which is looked at once.
 func readDisplay(content []byte, d *kernel.Display) bool {
-	return readMembers(content, func(name string, v json.RawMessage) bool {
+	return kernel.Members(content, func(name string, v json.RawMessage) bool {
 		switch name {
 		case "data":
 			return readBundle(v, &d.Data)
@@ -208,7 +208,7 @@ func readDisplay(content []byte, d *kernel.Display) bool {
 }
 
 func readResult(content []byte, r *kernel.Result) bool {
-	return readMembers(content, func(name string, v json.RawMessage) bool {
+	return kernel.Members(content, func(name string, v json.RawMessage) bool {
 		switch name {
 		case "data":
 			return readBundle(v, &r.Data)
@@ -226,19 +226,10 @@ func readBundle(text json.RawMessage, b *kernel.Bundle) bool {
 		return true
 	}
 	*b = make(kernel.Bundle)
-	return readMembers(text, func(name string, v json.RawMessage) bool {
+	return kernel.Members(text, func(name string, v json.RawMessage) bool {
 		(*b)[name] = v
 		return true
 	})
-}
-
-// readMembers is [kernel.Members]; it reports whether read took all of them.
-func readMembers(object []byte, read func(name string, value json.RawMessage) bool) bool {
-	all := true
-	return kernel.Members(object, func(name string, value json.RawMessage) bool {
-		all = read(name, value)
-		return all
-	}) && all
 }
 
 // Answer gives the cell that asked what was typed.
