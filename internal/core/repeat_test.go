@@ -61,8 +61,11 @@ func TestARepeatedCreateIsAnsweredAlthoughWhatItNamesIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w.stop()
 	gone, host = true, 8<<30
-	w.restart()
+	w.driverOfNext()
+	w.open()
+	w.start()
 	for what, r := range requests {
 		if b, err := w.Sandboxes().Create(w.ctx, r); err == nil {
 			t.Errorf("%s: a create without the key made %s, want an error: the test tests nothing", what, b.ID)

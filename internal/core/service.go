@@ -205,7 +205,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.snapshots = snapshot.New(snapshot.Config{
-		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes,
+		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes, Services: s.services.States,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
 	})
 	s.programs.builds = imagebuild.New(imagebuild.Config{

@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 // pauses is the clock of back-offs: it notes each pause and ends it at once, or
@@ -423,5 +424,34 @@ func TestServiceThatCannotBeStartedNowIsTriedAgain(t *testing.T) {
 	})
 	if st := w.service("a", "web"); st.Restarts != 0 || st.Reason != "" {
 		t.Errorf("at last it is %+v", st)
+	}
+}
+
+// A copy has what anybody was told of the services, also what is not written down yet:
+// one that runs once and had done so ran again in each copy.
+func TestServiceThatRanOnceDoesNotRunInCopies(t *testing.T) {
+	w := newWorld(t)
+	command, starts := w.counted()
+	command, _, _ = strings.Cut(command, ";") // and is done
+	mend := storetest.Break(t, filepath.Join(w.dir, "cubby.db"), "UPDATE OF services ON sandboxes", "NEW.state = OLD.state")
+	w.createWith("a", sandbox.Service{Name: "once", Restart: sandbox.RestartNever, Command: command})
+	w.inState("a", "once", services.Stopped)
+	if _, err := w.Snapshots().Fork(w.ctx, "a", 1, []string{"fork"}); err != nil {
+		t.Fatal(err)
+	}
+	w.keep("a", "point")
+	mend()
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "kept", Snapshot: "point"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"fork", "kept"} {
+		// It is started after what was taken up.
+		if _, err := w.Services().Start(w.ctx, id, "once"); err != nil {
+			t.Error(err)
+		}
+		w.inState(id, "once", services.Stopped)
+	}
+	if !starts(3) {
+		t.Error("it ran again in a copy")
 	}
 }

@@ -229,10 +229,20 @@ func (k *keeper) look() {
 }
 
 // states is what the store is to know of the units.
-func (k *keeper) states() map[string]sandbox.ServiceState {
+func (k *keeper) states() map[string]sandbox.ServiceState { return k.statesBy((*unit).stored) }
+
+// shown is what somebody may have been told of the units.
+func (k *keeper) shown() map[string]sandbox.ServiceState {
+	return k.statesBy(func(u *unit) (sandbox.ServiceState, bool) {
+		state, known, _ := u.shown()
+		return state, known
+	})
+}
+
+func (k *keeper) statesBy(of func(*unit) (sandbox.ServiceState, bool)) map[string]sandbox.ServiceState {
 	states := make(map[string]sandbox.ServiceState)
 	for _, u := range k.all() {
-		if state, ok := u.stored(); ok {
+		if state, ok := of(u); ok {
 			states[u.name] = state
 		}
 	}

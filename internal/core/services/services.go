@@ -85,7 +85,7 @@ func (s *Services) States(b sandbox.Sandbox) map[string]sandbox.ServiceState {
 	if k := s.of(b.UID); k != nil && live.Context(k.run).Err() == nil {
 		select {
 		case <-k.begun:
-			return k.states()
+			return k.shown()
 		default: // nobody was told of any yet
 		}
 	}

@@ -106,8 +106,7 @@ func (s *Services) complete(ctx context.Context, b sandbox.Sandbox, k *keeper, o
 		u := k.units[st.Service.Name]
 		k.mu.Unlock()
 		if u != nil {
-			state, known = u.stored()
-			running = u.running()
+			state, known, running = u.shown()
 		}
 	}
 	if state.Revision != st.Service.Revision {
@@ -129,12 +128,7 @@ func (s *Services) complete(ctx context.Context, b sandbox.Sandbox, k *keeper, o
 		if st.State == Starting && st.Exit == nil {
 			st.State = Sleeping
 		}
-	case running == nil:
-	case isDone(running): // nobody has accounted for it yet
-		st.State = Backoff
-		if after(st.Service.Restart, state, endOf(running.Snapshot())).Phase == sandbox.ServiceStopped {
-			st.State = Stopped
-		}
+	case running == nil || isDone(running):
 	case running.PID() == 0: // the agent has not said yet that it runs
 		st.State = Starting
 	default:

@@ -100,6 +100,36 @@ func (u *unit) stored() (sandbox.ServiceState, bool) {
 	return u.state, u.service != nil || u.exec != nil
 }
 
+// shown is where the service stands for who looks at it: a run that has ended counts,
+// although nobody has accounted for it yet. That a service is given up is not said
+// before it is: with its event.
+func (u *unit) shown() (state sandbox.ServiceState, known bool, e *live.Exec) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	state, e = u.state, u.exec
+	if e != nil && isDone(e) {
+		if state = u.after(e.Snapshot()); state.Phase == sandbox.ServiceFailed {
+			state.Phase, state.Reason = sandbox.ServiceBackoff, ""
+		}
+	}
+	return state, u.service != nil || e != nil, e
+}
+
+// after is what becomes of the service after a run, for who holds mu.
+func (u *unit) after(x sandbox.Exec) sandbox.ServiceState {
+	e := endOf(x)
+	if live.IsEnding(u.k.run) {
+		e.reason = sandbox.EndStopped // whatever it made of that
+	}
+	var policy sandbox.RestartPolicy
+	if u.service != nil {
+		policy = u.service.Restart
+	}
+	next := after(policy, u.state, e)
+	next.Exec = x.Seq
+	return next
+}
+
 // ask has a wish carried out, and waits for that.
 func (u *unit) ask(ctx context.Context, what wish) error {
 	r := request{what: what, done: make(chan error, 1)}
@@ -323,18 +353,9 @@ func (u *unit) pause(ctx context.Context, d time.Duration) bool {
 // account decides what becomes of the service after a run has ended.
 func (u *unit) account(ctx context.Context, x sandbox.Exec) {
 	u.take()
-	e := endOf(x)
-	if live.IsEnding(u.k.run) {
-		e.reason = sandbox.EndStopped // whatever it made of that
-	}
 	u.mu.Lock()
-	var policy sandbox.RestartPolicy
-	if u.service != nil {
-		policy = u.service.Restart
-	}
-	next := after(policy, u.state, e)
+	next := u.after(x)
 	u.mu.Unlock()
-	next.Exec = x.Seq
 	var events []sandbox.Event
 	if next.Phase == sandbox.ServiceFailed {
 		events = append(events, event.New(u.k.run.UID, "", event.ServiceFail{Service: u.name, Reason: next.Reason}))
@@ -397,10 +418,8 @@ func (u *unit) start(ctx context.Context) error {
 		})
 		return err
 	}
-	u.mu.Lock()
-	u.exec = e
-	u.mu.Unlock()
 	u.set(ctx, func(s *sandbox.ServiceState) {
+		u.exec = e
 		s.Phase, s.Reason, s.Exec, s.Restarts = sandbox.ServiceRunning, "", e.Snapshot().Seq, restarts
 		s.Revision = service.Revision
 	})

@@ -51,8 +51,9 @@ func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string
 		return Forked{}, err
 	}
 	all := make([]sandbox.Sandbox, count)
+	services := s.cfg.Services(parent)
 	for i := range all {
-		all[i] = sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: parent.Tenant, Spec: parent.Spec, ImageDigest: parent.ImageDigest, Services: sandbox.CopiedServices(parent.Services)}
+		all[i] = sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: parent.Tenant, Spec: parent.Spec, ImageDigest: parent.ImageDigest, Services: sandbox.CopiedServices(services)}
 		all[i].Spec.KeptUntil = time.Time{}
 		if i < len(ids) {
 			if all[i].ID, err = sandbox.ParseID(ids[i]); err != nil {

@@ -40,11 +40,13 @@ type Config struct {
 		Unpin(ctx context.Context, digest string, owner sandbox.UID) error
 	}
 	Sandboxes *lifecycle.Sandboxes
-	Gate      *gate.Gate
-	Scope     *scope.Scope
-	Recorder  *history.Recorder
-	Log       *slog.Logger
-	Bounds    Bounds
+	// Services is how the services of a sandbox stand, whose row may be behind.
+	Services func(sandbox.Sandbox) map[string]sandbox.ServiceState
+	Gate     *gate.Gate
+	Scope    *scope.Scope
+	Recorder *history.Recorder
+	Log      *slog.Logger
+	Bounds   Bounds
 }
 
 // Bounds are what one tenant may have of snapshots; 0 is no bound. Those of no
@@ -199,7 +201,7 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 	n.Name = cmp.Or(n.Name, string(n.UID))
 	n.Spec.KeptUntil = time.Time{}
 	if n.Memory {
-		n.Services = b.Services
+		n.Services = s.cfg.Services(b)
 	}
 	done, err := s.use(n.UID)
 	if err != nil {

@@ -142,6 +142,10 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 			return err
 		}
 	}
+	// A command of the runtime may still write there for a daemon that was killed.
+	if err := b.awaitRuntime(ctx); err != nil {
+		return err
+	}
 	if err := b.tidy(); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/poll"
 )
 
 // roomToSleep refuses what would take the host's last space: the memory, and a
@@ -166,14 +167,13 @@ func syncFilesystem(dir string) error {
 // told by its agent.
 func (d *Driver) goOn(ctx context.Context, n note, p *pidfd.Process, rec record) error {
 	b := d.box(n.UID)
-	// First of all, since it may be what fills the disk.
-	if err := b.tidy(); err != nil {
-		return err
-	}
+	// First of all, since it may be what fills the disk. What the runtime does for a
+	// daemon that was killed may still write there: what is left then goes below.
+	_ = b.tidy()
 	if err := d.proceed(context.WithoutCancel(ctx), n, p); err != nil {
 		d.log.Error("a pause that was given up has not ended well", "box", n.UID, "err", err)
 	}
-	// What the runtime still did for a daemon that was killed has ended now.
+	// Nothing is written there any more.
 	if err := b.tidy(); err != nil {
 		return err
 	}
@@ -212,6 +212,25 @@ func (d *Driver) runsc(ctx context.Context, n note, p *pidfd.Process, command st
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.WaitDelay = time.Second
 	return cmd, lock, nil
+}
+
+// awaitRuntime waits until no command to a run goes on, whose sandbox was killed.
+func (b box) awaitRuntime(ctx context.Context) error {
+	f, err := os.OpenFile(b.path("sleep.lock"), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return poll.Until(ctx, time.Millisecond, 10*time.Millisecond, func() (bool, error) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, nil
+		}
+		return true, os.NewSyscallError("flock", err)
+	})
 }
 
 // lockRuntime takes the lock that commands to a run hold. They inherit it, so

@@ -71,6 +71,23 @@ func ask(t *testing.T, address string) (status int, text string, hints int) {
 	return res.StatusCode, string(body), hints
 }
 
+// countedWrites tells when the second request was written. [httptrace.ClientTrace]
+// does so a moment before, and what was not written is repeated.
+type countedWrites struct {
+	net.Conn
+
+	writes int
+	second chan struct{}
+}
+
+func (c *countedWrites) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if c.writes++; c.writes == 2 {
+		close(c.second)
+	}
+	return n, err
+}
+
 // Visitors of one app share its connections. An answer that the app sent before a
 // visitor asked is not that visitor's, even if the transport gave the connection
 // away before it saw the answer.
@@ -95,19 +112,18 @@ func TestAttackAnswersBeforeTheirQuestion(t *testing.T) {
 			defer d.transport.CloseIdleConnections()
 			address := pairedApp(t, c.first, c.rest)
 			dials := 0
+			kept, written := make(chan struct{}), make(chan struct{})
 			d.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 				dials++
 				conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-				return &appConn{Conn: conn}, err
+				return &appConn{Conn: &countedWrites{Conn: conn, second: written}}, err
 			}
-			kept, written := make(chan struct{}), make(chan struct{})
-			write := sync.OnceFunc(func() { close(written) }) // a request can be repeated
 			traces := map[string]*httptrace.ClientTrace{
 				"/1": {PutIdleConn: func(error) {
 					close(kept) // the transport has not looked for more yet
 					<-written
 				}},
-				"/2": {WroteRequest: func(httptrace.WroteRequestInfo) { write() }},
+				"/2": {},
 			}
 			door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				d.forward(w, r.WithContext(httptrace.WithClientTrace(r.Context(), traces[r.URL.Path])), &visit{key: "a:80"})
