@@ -6,10 +6,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -275,5 +278,35 @@ func TestStopThatWasCutOff(t *testing.T) {
 				t.Errorf("process %s is left", pid)
 			}
 		})
+	}
+}
+
+// A command of the runtime that a killed daemon began is not in the sandbox's cgroup:
+// it ends soon after the sandbox, and until then it writes where an image of its files
+// was begun.
+func TestEndWaitsForTheRuntimesCommands(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	b := r.d.box(r.spec.UID)
+	command, err := b.lockRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	swept := make(chan error, 1)
+	go func() { swept <- r.d.Sweep(r.ctx, r.spec.UID) }()
+	ended := func() (bool, error) { return len(processesOf(t, r.spec.UID)) == 0, nil }
+	r.do("the sandbox's end", poll.Until(r.ctx, time.Millisecond, 10*time.Millisecond, ended))
+	for range 20 {
+		r.do("write", os.MkdirAll(filepath.Join(b.halfSaved(), strconv.Itoa(time.Now().Nanosecond())), 0o700))
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case err := <-swept:
+		t.Errorf("Sweep = %v while a command of the runtime went on", err)
+	default:
+	}
+	r.do("unlock", command.Close())
+	r.do("Sweep", <-swept)
+	if _, err := os.Lstat(b.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was written is left: %v", err)
 	}
 }

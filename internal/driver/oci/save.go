@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,18 +45,20 @@ const (
 func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, saveLimit)
 	defer cancel()
-	b := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
+	b := bundle{note: n, box: d.box(n.UID)}
 	if err := b.roomToSave(); err != nil {
 		return err
 	}
 	fresh := to + ".new"
+	// The sandbox goes on: what fails shall not take anything away.
+	cmd, lock, err := d.runsc(ctx, n, program, "fscheckpoint", "--leave-running", "--image-path="+fresh)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	// The sandbox goes on: what fails shall not take anything away.
-	args := append(b.runscFlags(), "fscheckpoint", "--leave-running", "--image-path="+fresh, b.box.runtimeID())
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(fresh)
 		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))

@@ -156,7 +156,7 @@ func TestSuspendKilledAtAnyMoment(t *testing.T) {
 
 // command is one of the runtime's own, to its end.
 func (d *Driver) command(ctx context.Context, n note, p *pidfd.Process, command string, flags ...string) error {
-	cmd, lock, err := d.runsc(ctx, n, p, command, flags...)
+	cmd, lock, err := d.runsc(ctx, n, p.Program(), command, flags...)
 	if err != nil {
 		return err
 	}

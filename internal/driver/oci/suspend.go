@@ -58,7 +58,7 @@ func (d *Driver) suspend(ctx context.Context, n note, p *pidfd.Process, to memor
 	if err := errors.Join(to.Begin(p.Program()), os.RemoveAll(root), os.Mkdir(root, 0o700)); err != nil {
 		return nil, err
 	}
-	cmd, lock, err := d.runsc(ctx, n, p, "suspend", fmt.Sprintf("--hold=%v", hold), "--image-path="+to.HalfImage(), "--root-path="+root)
+	cmd, lock, err := d.runsc(ctx, n, p.Program(), "suspend", fmt.Sprintf("--hold=%v", hold), "--image-path="+to.HalfImage(), "--root-path="+root)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (d *Driver) goOn(ctx context.Context, n note, p *pidfd.Process, rec record)
 func (d *Driver) proceed(ctx context.Context, n note, p *pidfd.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, sleepLimit)
 	defer cancel()
-	cmd, lock, err := d.runsc(ctx, n, p, "proceed")
+	cmd, lock, err := d.runsc(ctx, n, p.Program(), "proceed")
 	if err != nil {
 		return err
 	}
@@ -200,14 +200,14 @@ func (d *Driver) proceed(ctx context.Context, n note, p *pidfd.Process) error {
 
 // runsc is a command to a run, by the program that runs it, and the lock that
 // belongs to it.
-func (d *Driver) runsc(ctx context.Context, n note, p *pidfd.Process, command string, flags ...string) (*exec.Cmd, io.Closer, error) {
+func (d *Driver) runsc(ctx context.Context, n note, program, command string, flags ...string) (*exec.Cmd, io.Closer, error) {
 	b := d.box(n.UID)
 	lock, err := b.lockRuntime()
 	if err != nil {
 		return nil, nil, err
 	}
 	args := append(append(bundle{note: n, box: b}.runscFlags(), command), flags...)
-	cmd := exec.CommandContext(ctx, p.Program(), append(args, b.runtimeID())...)
+	cmd := exec.CommandContext(ctx, program, append(args, b.runtimeID())...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.WaitDelay = time.Second
