@@ -27,8 +27,12 @@ demo-stop: ## stop what demo started and remove its sandboxes
 TESTFLAGS ?=
 TESTENV = CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby
 .PHONY: test
-test: test-ready ## set up and run every test but the long ones, with real gVisor and crun sandboxes (root); TESTFLAGS=-count=1 those too whose result is known
+test: test-ready ## set up and run every test but the slow and the long ones, with real gVisor and crun sandboxes (root); TESTFLAGS=-count=1 those too whose result is known
 	$(TESTENV) scripts/test.sh run $(TESTFLAGS)
+
+.PHONY: test-slow
+test-slow: test-ready ## what a change passes besides: attacks, crashes, programs of others (test/slow.txt); TESTFLAGS as for test
+	$(TESTENV) scripts/test.sh slow $(TESTFLAGS)
 
 SEEDS ?= 50
 PARTS ?=
@@ -37,11 +41,11 @@ test-long: test-ready ## what make test has no time for: official clients, codin
 	$(TESTENV) SEEDS=$(SEEDS) scripts/test.sh long $(PARTS)
 
 .PHONY: test-budget
-test-budget: test-ready ## every test of make test, one package at a time; fails when a package takes half again as long as test/budgets.txt gives it (root); PACKAGES="./internal/egress ./test/e2e" and RUN=REGEXP: some of them
+test-budget: test-ready ## every test of make test and make test-slow, one package at a time; fails when a package takes half again as long as test/budgets.txt gives it (root); PACKAGES="./internal/egress ./test/e2e" and RUN=REGEXP: some of them
 	$(TESTENV) scripts/test.sh budget
 
 .PHONY: test-flaky
-test-flaky: test-ready ## every test of make test ten times; fails when one failed twice (root, hours); PACKAGES and RUN as for test-budget
+test-flaky: test-ready ## every test of make test and make test-slow ten times; fails when one failed twice (root, hours); PACKAGES and RUN as for test-budget
 	$(TESTENV) scripts/test.sh flaky
 
 export PACKAGES RUN

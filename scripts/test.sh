@@ -2,7 +2,8 @@
 # Runs the Go tests, with real sandboxes.
 #
 #   compile        what is tested, into go's cache
-#   run [FLAG…]    every test but the long ones; flags are those of go test
+#   run [FLAG…]    every test but the slow and the long ones; flags are those of go test
+#   slow [FLAG…]   the tests of test/slow.txt
 #   long [PART…]   what takes hours, or some of its parts, one after another, with
 #                  the time of each:
 #                    agents           the coding agents themselves, asking a model that
@@ -17,13 +18,13 @@
 #                    durability       SEEDS random seeds of test/durability, 20 cycles and
 #                                     more of each configuration; and 200 sleepers
 #                    fuzz             every fuzz target
-#   budget         as run, one package at a time: red when one takes half again
-#                  as long as test/budgets.txt gives it
-#   flaky          as run, ten times: red when a test failed twice, did not run
-#                  ten times, or when a package failed outside of its tests
+#   budget         as run and slow, one package at a time: red when one takes half
+#                  again as long as test/budgets.txt gives it
+#   flaky          as run and slow, ten times: red when a test failed twice, did not
+#                  run ten times, or when a package failed outside of its tests
 #
-# PACKAGES="./internal/egress ./test/e2e" makes run, budget and flaky leave out all
-# other packages, RUN=REGEXP all other tests (as go test -run).
+# PACKAGES="./internal/egress ./test/e2e" makes run, slow, budget and flaky leave out
+# all other packages, RUN=REGEXP all other tests (as go test -run).
 #
 # Packages whose subject is the built program or a runtime are tested without
 # the race detector, which would see the test alone; all others with it, but for
@@ -57,6 +58,25 @@ raced() {
   for p in $(list github.com/cubbyhq/cubby/...); do
     [[ " $others " == *" $p "* || $p == */cmd/runsc ]] || echo "$p"
   done
+}
+
+# slow KIND prints the lines of a kind of test/slow.txt without it, a test each.
+slow() { awk -v kind="$1" '$1 == kind && NF == 2 { print $2 } $1 == kind { for (i = 3; i <= NF; i++) print $2, $i }' test/slow.txt; }
+slow_packages() { slow "$1" | cut -d' ' -f1 | sort -u | sed 's,^,github.com/cubbyhq/cubby/,'; }
+slow_names() { slow "$1" | cut -d' ' -f2 | paste -sd'|'; }
+# slow_known fails when there is no such package or test: it was renamed. One of the
+# same name in another package, which would be left out too, has to be listed.
+slow_known() {
+  local package name other
+  while read -r package name; do
+    grep -q "^func ${name:-Test.*}(" "$package"/*_test.go || { echo "test/slow.txt: there is no $package $name" >&2; return 1; }
+  done < <(slow package; slow program; slow raced)
+  while IFS=: read -r other name; do
+    other=$(dirname "$other") name=${name#func } name=${name%(}
+    grep -qxF "$other $name" <(slow program; slow raced) || { echo "test/slow.txt: $other has a $name too" >&2; return 1; }
+  done < <(same() { grep -Eo "^func ($(slow_names "$1"))\(" "${@:2}"; }
+    same program test/e2e/*_test.go internal/driver/oci/*_test.go
+    same raced $(find cmd client internal -name '*_test.go' | grep -v '^internal/driver/oci/[^/]*$'))
 }
 
 # of_packages prints those of some packages that PACKAGES does not leave out, what
@@ -94,20 +114,38 @@ in_memory() {
 
 # The four kinds of tests. The scripts of test/e2e run once more against a daemon
 # inside of the test, which needs no root.
-program_tests() { CGO_ENABLED=0 tests program "$(of_packages $(list ./test/e2e "${programs[@]}"))" -trimpath -tags root "${only[@]}" "$@"; }
-raced_tests() { GOGC=$collect tests raced "$(of_packages $(raced))" "${race[@]}" -tags root "${only[@]}" "$@"; }
+program_tests() {
+  local quick
+  quick=$(list "${programs[@]}" | tr ' ' '\n' | grep -vxF "$(slow_packages package)")
+  # shellcheck disable=SC2086 # one argument a package
+  CGO_ENABLED=0 tests program "$(of_packages $quick)" -trimpath -tags root "${only[@]}" -skip "^($(slow_names program))\$" "$@"
+}
+raced_tests() { GOGC=$collect tests raced "$(of_packages $(raced))" "${race[@]}" -tags root "${only[@]}" -skip "^($(slow_names raced))\$" "$@"; }
+# These are what they leave out.
+slow_package_tests() { CGO_ENABLED=0 tests slow-package "$(of_packages $(slow_packages package))" -trimpath -tags root "${only[@]}" "$@"; }
+slow_program_tests() { CGO_ENABLED=0 slow_tests program -trimpath "$@"; }
+slow_raced_tests() { GOGC=$collect slow_tests raced "${race[@]}" "$@"; }
+slow_tests() {
+  local kind=$1 names
+  shift
+  names=$(slow_names "$kind" | chosen) || return 0
+  # shellcheck disable=SC2046 # one argument a package
+  tests "slow-$kind" "$(of_packages $(slow_packages "$kind"))" -tags root -run "^($names)\$" "$@"
+}
+# chosen leaves out the names that RUN leaves out, and fails when none is left.
+chosen() {
+  if [ -n "${RUN:-}" ]; then tr '|' '\n' | grep -E -- "${RUN%%/*}" | paste -sd'|'; else cat; fi
+}
 volume_tests() {
   local names
-  names=$(volume_names)
-  if [ -n "${RUN:-}" ]; then
-    names=$(tr '|' '\n' <<<"$names" | grep -E -- "${RUN%%/*}" | paste -sd'|') || return 0
-  fi
+  names=$(volume_names | chosen) || return 0
   CGO_ENABLED=0 tests volume "$(of_packages $(volume_packages))" -trimpath -tags root -run "^($names)\$" "$@"
 }
 script_tests() { CGO_ENABLED=0 tests scripts "$(of_packages $(list ./test/e2e))" -trimpath "${only[@]}" "$@"; }
 only=(${RUN:+-run "$RUN"})
 
 prepare() {
+  slow_known
   rm -f .cache/tests-*.json .cache/tests-*.again
   CGO_ENABLED=0 scripts/go build -trimpath -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
   PATH="$(scripts/go env GOROOT)/bin:$PATH"
@@ -175,19 +213,27 @@ compile)
   # shellcheck disable=SC2046 # as above
   CGO_ENABLED=0 scripts/go list -trimpath -tags root -export -test $(list "${programs[@]}") $(volume_packages) >/dev/null
   ;;
-run)
+run | slow)
+  kind=$1
   shift
   prepare
   again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
-  CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc
-  # What waits for sandboxes goes beside what computes. The scripts wait too: at
-  # the end the processors would wait with them.
-  program_tests -p 2 "$@" &
-  beside=$!
   failed=0
-  in_memory script_tests "$@" || failed=1
-  in_memory raced_tests -p 2 "$@" || failed=1
-  in_memory volume_tests "$@" || failed=1
+  if [ "$kind" = run ]; then
+    CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc || exit 1
+    # What waits for sandboxes goes beside what computes. The scripts wait too: at
+    # the end the processors would wait with them.
+    program_tests -p 2 "$@" &
+    beside=$!
+    in_memory script_tests "$@" || failed=1
+    in_memory raced_tests -p 2 "$@" || failed=1
+    in_memory volume_tests "$@" || failed=1
+  else
+    slow_package_tests -p 2 "$@" &
+    beside=$!
+    in_memory slow_raced_tests -p 2 "$@" || failed=1
+    slow_program_tests "$@" || failed=1
+  fi
   wait "$beside" || failed=1
   gather || exit 1
   slow=$(over 1)
@@ -213,7 +259,10 @@ budget)
   again=()
   failed=0
   program_tests -p 1 -count=1 || failed=1
+  slow_package_tests -p 1 -count=1 || failed=1
+  slow_program_tests -p 1 -count=1 || failed=1
   in_memory raced_tests -p 1 -count=1 || failed=1
+  in_memory slow_raced_tests -p 1 -count=1 || failed=1
   in_memory volume_tests -p 1 -count=1 || failed=1
   in_memory script_tests -count=1 || failed=1
   gather || exit 1
@@ -226,7 +275,10 @@ flaky)
   again=()
   # Whether they pass is counted below.
   program_tests -p 2 -count=10 -timeout 6h || true
+  slow_package_tests -p 2 -count=10 -timeout 6h || true
+  slow_program_tests -p 2 -count=10 -timeout 6h || true
   in_memory raced_tests -p 2 -count=10 -timeout 6h || true
+  in_memory slow_raced_tests -p 2 -count=10 -timeout 6h || true
   in_memory volume_tests -p 2 -count=10 -timeout 6h || true
   in_memory script_tests -count=10 -timeout 6h || true
   gather || exit 1
@@ -274,7 +326,7 @@ long)
   exit "$failed"
   ;;
 *)
-  sed -n '2,26s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,27s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac
