@@ -202,3 +202,19 @@ func TestKeptDiskOfASleeper(t *testing.T) {
 		t.Errorf("the file has %q", r.Stdout)
 	}
 }
+
+// The memory of a sleeper goes with its stop, also when that cannot remove it.
+func TestTheMemoryOfAStoppedSleeperGoes(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	w.sleep("a", false)
+	w.faults.SetFail("Stop", errDown)
+	if got, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil || got.State != sandbox.Stopped {
+		t.Fatalf("Stop = %s, %v", got.State, err)
+	}
+	w.faults.SetFail("Stop", nil)
+	w.until("nothing is left of the memory", func() bool {
+		st, err := w.fake.Inspect(w.ctx, b.Handle)
+		return err == nil && st.Phase != driver.PhaseAsleep
+	})
+}

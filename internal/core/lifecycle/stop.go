@@ -99,7 +99,8 @@ func (s *acts) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration,
 			}
 			return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
 		}
-		// What still has to be cleaned up a start or a destroy does.
+		// What still has to be cleaned up, as the memory of a sleeper, the reconciler does.
+		defer s.debts.lookAtAll()
 		s.cfg.Log.Warn("stop a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	// It is stopped, and that has to be written down also when the service ends.
