@@ -215,7 +215,12 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 		if err != nil {
 			undo, cancel := gate.Detached(ctx)
 			defer cancel()
-			if undoErr := s.clear(undo, n); undoErr != nil {
+			// It may be ready by now, and nothing is taken of one that somebody can find.
+			undoErr := s.cfg.Store.RemoveSnapshot(undo, n.UID)
+			if undoErr == nil {
+				undoErr = s.clear(undo, n)
+			}
+			if undoErr != nil {
 				s.cfg.Log.Error("undo a snapshot", telemetry.KeyUID, n.UID, telemetry.KeyErr, undoErr)
 			}
 			err = fmt.Errorf("keep sandbox %s: %w", b.ID, err)
@@ -230,8 +235,12 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 	if err != nil {
 		return n, paused, err
 	}
-	n, err = s.cfg.Store.SnapshotByUID(ctx, n.UID)
-	return n, paused, err
+	// It is kept, also when the caller has just gone away.
+	made, err := s.cfg.Store.SnapshotByUID(context.WithoutCancel(ctx), n.UID)
+	if err != nil {
+		return n, paused, err
+	}
+	return made, paused, nil
 }
 
 // note writes the row of a snapshot when its tenant may have one more.
