@@ -54,7 +54,8 @@ func (s *Sandboxes) Aside(ctx context.Context, b sandbox.Sandbox, act func() err
 	acted := act()
 	undo, cancel := gate.Detached(ctx)
 	defer cancel()
-	b.StartedAt = s.cfg.Now() // for the time limits of commands, which stood still
+	// The time limits of commands stood still, and it is as unused as before.
+	b.StartedAt, b.LastActiveAt = s.cfg.Now(), r.LastActive()
 	_, err := s.readopt(undo, b)
 	return errors.Join(acted, err)
 }

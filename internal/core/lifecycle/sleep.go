@@ -86,7 +86,7 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
 	if err := sleeper.Sleep(ctx, b.Handle); err != nil {
-		return s.notAsleep(ctx, b, force, why, fmt.Errorf("put sandbox %s to sleep: %w", b.ID, err))
+		return s.notAsleep(ctx, b, r, force, why, fmt.Errorf("put sandbox %s to sleep: %w", b.ID, err))
 	}
 	return s.asleep(ctx, b, why)
 }
@@ -119,7 +119,7 @@ func (s *acts) asleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) (
 
 // notAsleep goes on with a sandbox whose sleep failed: it runs on, or is stopped
 // where no sleep can succeed. What cannot be seen is left to the reconciler.
-func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
+func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, r *live.Run, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
 	if s.cfg.Gate.Context().Err() != nil {
 		return sandbox.Sandbox{}, failed
 	}
@@ -134,8 +134,9 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, force bool, why
 		s.debts.reconcileSoon()
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
-	b.StartedAt = s.cfg.Now() // for the time limits of commands, which stood still
-	r, err := s.readopt(undo, b)
+	// As after [Sandboxes.Aside].
+	b.StartedAt, b.LastActiveAt = s.cfg.Now(), r.LastActive()
+	r, err = s.readopt(undo, b)
 	if err != nil {
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
