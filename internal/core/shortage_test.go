@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -113,5 +116,42 @@ func TestSleepDisk(t *testing.T) {
 	}
 	if _, err := w.Execs().Run(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}, -1, live.OutputCaps{}); err != nil {
 		t.Errorf("a use of it: %v", err)
+	}
+}
+
+// unreadable is a driver that cannot read one sandbox.
+type unreadable struct {
+	*drivertest.Faulty
+	uid atomic.Pointer[sandbox.UID]
+}
+
+func (d *unreadable) List(ctx context.Context) ([]driver.Found, error) {
+	all, err := d.Faulty.List(ctx)
+	for i, f := range all {
+		if uid := d.uid.Load(); uid != nil && f.UID == *uid {
+			all[i] = driver.Found{UID: f.UID, Err: errDown}
+		}
+	}
+	return all, err
+}
+
+// A memory whose size cannot be read is not given up for others.
+func TestSleepDiskLeavesWhatCannotBeRead(t *testing.T) {
+	d := &unreadable{}
+	w := newWorld(t, func(cfg *core.Config) {
+		cfg.Sandboxes.SleepDiskBytes = 1 << 20
+		d.Faulty = cfg.Driver.(*drivertest.Faulty)
+		cfg.Driver = d
+	})
+	a := w.create("a")
+	d.uid.Store(&a.UID)
+	w.sleep("a", false)
+	for _, id := range []string{"b", "c"} {
+		w.create(id)
+		w.sleep(id, false)
+	}
+	w.until("the oldest that can be read is stopped", func() bool { return w.get("b").State == sandbox.Stopped })
+	if s := w.get("a").State; s != sandbox.Sleeping {
+		t.Errorf("the one that cannot be read is %s", s)
 	}
 }

@@ -80,7 +80,7 @@ func TestChooseGivenUp(t *testing.T) {
 		limit int64
 		want  []sandbox.UID
 	}{
-		{0, nil}, {100, nil}, {30, nil}, {29, []sandbox.UID{"a"}}, {20, []sandbox.UID{"a"}}, {10, []sandbox.UID{"a", "b"}}, {9, []sandbox.UID{"a", "b", "c", "d"}},
+		{0, nil}, {100, nil}, {30, nil}, {29, []sandbox.UID{"a"}}, {20, []sandbox.UID{"a"}}, {10, []sandbox.UID{"a", "b"}}, {9, []sandbox.UID{"a", "b", "d"}},
 	}
 	for _, tt := range tests {
 		if got := chooseGivenUp(all, tt.limit); !slices.Equal(got, tt.want) {

@@ -21,7 +21,8 @@ type sleeper struct {
 }
 
 // chooseGivenUp says which sleepers lose their memory so that those of the others
-// take no more than limit: the ones that have slept longest.
+// take no more than limit: the ones that have slept longest. One of which nothing is
+// seen stays: to stop it need not make any room.
 func chooseGivenUp(all []sleeper, limit int64) (chosen []sandbox.UID) {
 	if limit <= 0 {
 		return nil
@@ -35,6 +36,9 @@ func chooseGivenUp(all []sleeper, limit int64) (chosen []sandbox.UID) {
 	for _, s := range byAge {
 		if total <= limit {
 			break
+		}
+		if s.bytes == 0 {
+			continue
 		}
 		chosen = append(chosen, s.uid)
 		total -= s.bytes
