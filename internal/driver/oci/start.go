@@ -31,6 +31,9 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	b := d.box(n.UID)
+	if err := d.finishStop(ctx, h, b); err != nil {
+		return err
+	}
 
 	d.mu.Lock()
 	r := d.runs[n.UID]
@@ -74,6 +77,17 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 		return err
 	}
 	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns, nil)
+}
+
+// finishStop carries a stop out that was cut off, of whose run something may be left:
+// its agent takes no commands any more, but it answers, and the system files may not
+// be saved yet.
+func (d *Driver) finishStop(ctx context.Context, h driver.Handle, b box) error {
+	rec, found, err := b.record()
+	if err != nil || !found || !rec.Stopping {
+		return err
+	}
+	return d.Stop(ctx, h, 0)
 }
 
 // begin makes the run that a record speaks of, out of a memory unless that is nil,
