@@ -100,7 +100,8 @@ func (d *Driver) toKeep(ctx context.Context, h driver.Handle, b box, phase drive
 func (d *Driver) standby(ctx context.Context, n note, r *run, rec *record, to memory.Memory, root string, hold bool) (*suspension, error) {
 	s, err := d.suspend(ctx, n, r.process, to, root, hold)
 	if err == nil {
-		rec.Sleeping, rec.Paused = true, true
+		// That a wake is over may not have been noted.
+		rec.Sleeping, rec.Paused, rec.Waking = true, true, false
 		if err = d.box(n.UID).setRecord(*rec); err != nil {
 			err = errors.Join(err, s.close())
 		}

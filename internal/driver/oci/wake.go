@@ -96,7 +96,8 @@ func unreadable(err error) error {
 	return err
 }
 
-// used notes that a run has come out of the memory, which is none from then on.
+// used notes that a run has come out of the memory, which is none from then on: after
+// that there is no error any more, for nothing but the run has what was in it.
 func (d *Driver) used(b box, r *run) error {
 	if err := b.memory().Retire(); err != nil {
 		return err
@@ -107,11 +108,15 @@ func (d *Driver) used(b box, r *run) error {
 		}
 	})
 	rec, found, err := b.record()
-	if err != nil || !found {
-		return err
+	if err == nil && found {
+		rec.Waking, rec.Paused = false, false
+		err = b.setRecord(rec)
 	}
-	rec.Waking, rec.Paused = false, false
-	return b.setRecord(rec)
+	if err != nil {
+		// What is written there only has this done once more.
+		d.log.Warn("a wake that is over is still in the notes", "box", b.uid, "err", err)
+	}
+	return nil
 }
 
 // awake ends a wake that another daemon began: what came out of the memory has
