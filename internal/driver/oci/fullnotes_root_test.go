@@ -3,6 +3,7 @@
 package oci
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -81,4 +83,23 @@ func TestWakeIsNotUndoneForANote(t *testing.T) {
 	r.do("Sleep", r.d.Sleep(r.ctx, r.h))
 	r.phase(driver.PhaseAsleep)
 	r.goesOn("after a note that was not written", 1)
+}
+
+// A stop that was refused for want of room leaves a sandbox that runs, and whose end is
+// told as what it is.
+func TestStopWithoutRoomForItsNote(t *testing.T) {
+	r, fill, free := startOnFullNotes(t)
+	fill()
+	err := r.d.Stop(r.ctx, r.h, 0)
+	free()
+	if !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Stop = %v, want exhausted", err)
+	}
+	r.phase(driver.PhaseRunning)
+	r.exec("sandbox", "true")
+	r.m.crash(t, r.spec.UID)
+	death, err := r.d.Wait(context.Background(), r.h)
+	if err != nil || death.Cause != driver.DeathSignal {
+		t.Errorf("Wait = %+v, %v; want a death by a signal", death, err)
+	}
 }

@@ -129,6 +129,13 @@ func (r *run) setLine(l *channel.Listener) {
 	r.channel = l
 }
 
+// setStopping notes whether the end of the run is asked for.
+func (r *run) setStopping(yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = yes
+}
+
 // leave does what nobody has to wait for but release.
 func (r *run) leave(f func()) {
 	done := make(chan struct{})

@@ -53,12 +53,11 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 	if r == nil {
 		return d.clear(ctx, n.UID)
 	}
-	r.mu.Lock()
-	r.stopping = true
-	r.mu.Unlock()
+	r.setStopping(true)
 	rec.Stopping = true
 	if err := b.setRecord(rec); err != nil {
-		return err
+		r.setStopping(false) // it runs on, and its end will be a death
+		return exhausted(err)
 	}
 	if err := d.shutDown(ctx, r, grace); err != nil && !r.ended() {
 		d.log.Warn("the agent did not end its commands", "box", n.UID, "err", err)
@@ -104,9 +103,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	r := d.runs[uid]
 	d.mu.Unlock()
 	if r != nil {
-		r.mu.Lock()
-		r.stopping = true
-		r.mu.Unlock()
+		r.setStopping(true)
 		// The agent first: it must not see its commands being killed one by one
 		// and report that as their own ends.
 		r.process.Kill()
