@@ -47,7 +47,7 @@ func places() map[string]place {
 		"internal/embedded":     {layer: 2},
 		"internal/event":        {layer: 2},
 		"internal/excerpt":      {layer: 2},
-		"internal/filetree":     {layer: 2, by: []string{"internal/guestd", "internal/storage/local", "internal/filetree/…"}},
+		"internal/filetree":     {layer: 2, by: []string{"internal/driver/oci", "internal/guestd", "internal/storage/local", "internal/filetree/…"}},
 		"internal/git":          {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},

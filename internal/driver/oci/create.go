@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/filetree"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -35,7 +36,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 			_ = os.RemoveAll(b.dir)
 		}
 	}()
-	if err := empty(n.root()); err != nil {
+	if err := empty(ctx, n.root()); err != nil {
 		return nil, err
 	}
 	if err := b.lay(n, &d.authorities); err != nil {
@@ -175,15 +176,26 @@ func check(spec driver.Spec) error {
 const minMemory = sandbox.MinMemoryBytes
 
 // empty removes what is in a directory.
-func empty(dir string) error {
+func empty(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := removeGuests(ctx, filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeGuests removes what a guest may have made. [os.RemoveAll] would hold a
+// descriptor of this process for each level of it, and there can be as many as
+// the disk has inodes.
+func removeGuests(ctx context.Context, path string) error {
+	err := filetree.Whole(filetree.Options{}).Remove(ctx, path, true)
+	if errors.Is(err, errs.NotFound) {
+		return nil
+	}
+	return err
 }

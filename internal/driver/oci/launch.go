@@ -153,7 +153,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 			return nil, err
 		}
 		defer bun.network.Close()
-		cmd, err = d.containerCommand(bun)
+		cmd, err = d.containerCommand(ctx, bun)
 	}
 	if err != nil {
 		return nil, err
@@ -292,9 +292,9 @@ func (b bundle) layGVisor() error {
 	return b.write()
 }
 
-func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {
+func (d *Driver) containerCommand(ctx context.Context, b bundle) (*exec.Cmd, error) {
 	// /tmp starts empty, as after a boot.
-	if err := os.RemoveAll(filepath.Join(b.note.root(), "upper/tmp")); err != nil {
+	if err := removeGuests(ctx, filepath.Join(b.note.root(), "upper/tmp")); err != nil {
 		return nil, err
 	}
 	if err := b.note.overlayDirs(); err != nil {
