@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -87,14 +88,23 @@ func (d *Driver) furnishOld(n *note) error {
 	return nil
 }
 
-// unreadable classifies what gVisor says of a memory that was kept on another
-// machine.
+// unreadable classifies what gVisor says of a memory that no further try can read
+// either: it was kept on another machine, or files that it has open, or the directory
+// that a program of it is in, are gone from a disk that others write to.
 func unreadable(err error) error {
-	if err != nil && strings.Contains(err.Error(), "incompatible FeatureSet") {
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "incompatible FeatureSet"):
 		return errs.E(errs.NotFound, "this host's processor cannot go on with the sandbox's memory").Because(err)
+	case goneFile.MatchString(err.Error()):
+		return errs.E(errs.NotFound, "files that the sandbox's memory needs were removed from its disk meanwhile").Because(err)
 	}
 	return err
 }
+
+// goneFile is what gVisor says when it does not find what was open; see restoreFile
+// of pkg/sentry/fsimpl/gofer.
+var goneFile = regexp.MustCompile(`failed to walk ".*" of type 0?[0-7]+ in mount ".*": (no such file or directory|not a directory)`)
 
 // used notes that a run has come out of the memory, which is none from then on: after
 // that there is no error any more, for nothing but the run has what was in it.
