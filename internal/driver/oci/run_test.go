@@ -1,9 +1,11 @@
 package oci
 
 import (
+	"context"
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -43,5 +45,31 @@ func TestRecordEmptiedByACrash(t *testing.T) {
 		if _, err := d.open(rec); !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("open = %v, want a process that is done", err)
 		}
+	}
+}
+
+// A command of the runtime that a killed daemon began may hang. What waits for its end
+// gives up when its own time is over: others wait for the sandbox meanwhile.
+func TestARuntimeThatHangsIsNotWaitedForForEver(t *testing.T) {
+	b := box{uid: sandbox.NewUID(), dir: t.TempDir()}
+	hangs, err := b.lockRuntime(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	gaveUp := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		_, err := b.lockRuntime(ctx)
+		gaveUp <- err
+	}()
+	select {
+	case err := <-gaveUp:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("lockRuntime = %v, want that its time is over", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("lockRuntime waits on")
 	}
 }

@@ -202,7 +202,7 @@ func (d *Driver) proceed(ctx context.Context, n note, p *pidfd.Process) error {
 // belongs to it.
 func (d *Driver) runsc(ctx context.Context, n note, program, command string, flags ...string) (*exec.Cmd, io.Closer, error) {
 	b := d.box(n.UID)
-	lock, err := b.lockRuntime()
+	lock, err := b.lockRuntime(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -224,6 +224,25 @@ func (b box) awaitRuntime(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
+	return awaitLock(ctx, f)
+}
+
+// lockRuntime takes the lock that commands to a run hold. They inherit it, so
+// that it is held until the last of them has ended, also without this process:
+// that may be one that a killed daemon began, and that hangs.
+func (b box) lockRuntime(ctx context.Context) (*os.File, error) {
+	f, err := os.OpenFile(b.path("sleep.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := awaitLock(ctx, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// awaitLock takes the lock of a file when it is free.
+func awaitLock(ctx context.Context, f *os.File) error {
 	return poll.Until(ctx, time.Millisecond, 10*time.Millisecond, func() (bool, error) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -231,18 +250,4 @@ func (b box) awaitRuntime(ctx context.Context) error {
 		}
 		return true, os.NewSyscallError("flock", err)
 	})
-}
-
-// lockRuntime takes the lock that commands to a run hold. They inherit it, so
-// that it is held until the last of them has ended, also without this process.
-func (b box) lockRuntime() (*os.File, error) {
-	f, err := os.OpenFile(b.path("sleep.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		_ = f.Close()
-		return nil, os.NewSyscallError("flock", err)
-	}
-	return f, nil
 }
