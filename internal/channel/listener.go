@@ -407,6 +407,16 @@ func (l *Listener) Connected() bool {
 	return l.control != nil
 }
 
+// Closed reports whether the listener was closed or severed.
+func (l *Listener) Closed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait returns when the control connection is up; its errors are those of
 // [Listener.Dial].
 func (l *Listener) Wait(ctx context.Context) error {

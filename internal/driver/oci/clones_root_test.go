@@ -177,3 +177,29 @@ func TestAdoptResumesTimers(t *testing.T) {
 		t.Errorf("the notes say %+v, %v", rec, err)
 	}
 }
+
+// A sleep that failed left a run that nobody reaches, and whose time limits stand still,
+// where the daemon was out of descriptors for instance. The same daemon takes it up again.
+func TestAdoptTakesUpWhatAFailedSleepLeft(t *testing.T) {
+	for name, sleeping := range map[string]bool{"that went on": false, "that may be paused": true} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, runsc, testSpec(t, sandbox.GVisor))
+			run, err := r.d.held(r.h)
+			r.do("held", err)
+			b := r.d.box(r.spec.UID)
+			rec, _, err := b.record()
+			r.do("record", err)
+			rec.Sleeping, rec.Paused = sleeping, true
+			r.do("setRecord", b.setRecord(rec))
+			r.do("pause", r.d.beforeCheckpoint(r.ctx, run))
+			r.do("Adopt", r.d.Adopt(r.ctx, r.h))
+			limit := 100 * time.Millisecond
+			if got := r.guest(t).run(sandbox.ExecSpec{Shell: "sleep 1000", Timeout: &limit}); got.exit.Reason != sandbox.EndTimeout {
+				t.Errorf("a command beyond its limit: %+v", got.exit)
+			}
+			if rec, _, err := b.record(); err != nil || rec.Sleeping || rec.Paused {
+				t.Errorf("the notes say %+v, %v", rec, err)
+			}
+		})
+	}
+}

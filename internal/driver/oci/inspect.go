@@ -281,6 +281,14 @@ func (b box) runtimeID() string {
 
 // Adopt implements driver.Driver.
 func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
+	if err := d.adopt(ctx, h); err != nil {
+		return err
+	}
+	return d.takeUp(ctx, h)
+}
+
+// adopt is Adopt for a run that is going to be stopped, of which no more is wanted.
+func (d *Driver) adopt(ctx context.Context, h driver.Handle) error {
 	n, err := parseHandle(h)
 	if err != nil {
 		return err
@@ -352,14 +360,6 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 			return err
 		}
 		return d.awake(ctx, n, r)
-	}
-	if rec.Paused {
-		ctx, cancel := context.WithTimeout(ctx, startLimit)
-		defer cancel()
-		rec.Sleeping = false // goOn has written that
-		if err := d.resumeTimers(ctx, b, r, rec); err != nil {
-			d.log.Error("the time limits of a sandbox stand still: its agent does not answer", "box", n.UID, "err", err)
-		}
 	}
 	return nil
 }

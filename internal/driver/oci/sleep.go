@@ -157,13 +157,39 @@ func (d *Driver) afterCheckpoint(ctx context.Context, b box, r *run, rec record)
 	if r.ended() {
 		return nil
 	}
-	l, err := d.listenAgain(b, rec)
+	if r.line().Closed() {
+		l, err := d.listenAgain(b, rec)
+		if err != nil {
+			return err
+		}
+		r.setLine(l)
+	}
+	rec.Sleeping = false
+	return d.resumeTimers(ctx, b, r, rec)
+}
+
+// takeUp does what is left of a sleep or a snapshot after which the run goes on, where
+// that failed at first: the agent may be out of reach, and its time limits stand still.
+func (d *Driver) takeUp(ctx context.Context, h driver.Handle) error {
+	n, err := parseHandle(h)
 	if err != nil {
 		return err
 	}
-	r.setLine(l)
-	rec.Sleeping = false
-	return d.resumeTimers(ctx, b, r, rec)
+	r, err := d.held(h)
+	if err != nil {
+		return err
+	}
+	b := d.box(n.UID)
+	rec, found, err := b.record()
+	if err != nil || !found || !rec.Paused || rec.Waking {
+		return err
+	}
+	if rec.Sleeping {
+		if err := d.goOn(ctx, n, r.process, rec); err != nil {
+			return err
+		}
+	}
+	return d.afterCheckpoint(ctx, b, r, rec)
 }
 
 // resumeTimers lets the time limits of an agent go on, and notes that they do.

@@ -41,7 +41,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 	if !found {
 		return d.rest(ctx, b)
 	}
-	if err := d.Adopt(ctx, h); errors.Is(err, errs.WrongState) || errors.Is(err, errs.NotFound) {
+	if err := d.adopt(ctx, h); errors.Is(err, errs.WrongState) || errors.Is(err, errs.NotFound) {
 		// It does not run: what is left of it goes.
 		return d.rest(ctx, b)
 	} else if err != nil {
