@@ -3,10 +3,12 @@ package oci
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -71,5 +73,33 @@ func TestARuntimeThatHangsIsNotWaitedForForEver(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("lockRuntime waits on")
+	}
+}
+
+// A pause of which nobody knows whether it has ended is still in the notes: who takes the
+// sandbox up again tries once more to end it.
+func TestAPauseThatDidNotEndIsStillInTheNotes(t *testing.T) {
+	d := &Driver{cfg: Config{StateDir: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	n := note{UID: sandbox.NewUID()}
+	b := d.box(n.UID)
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	rec := record{Secret: "s", Sleeping: true, Paused: true}
+	if err := b.setRecord(rec); err != nil {
+		t.Fatal(err)
+	}
+	p, err := pidfd.Open(os.Getpid(), 0) // a program that is no runtime
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := d.goOn(ctx, n, p, rec); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := b.record(); err != nil || !got.Sleeping {
+		t.Errorf("the notes say %+v, %v; want that it may be paused", got, err)
 	}
 }

@@ -170,12 +170,16 @@ func (d *Driver) goOn(ctx context.Context, n note, p *pidfd.Process, rec record)
 	// First of all, since it may be what fills the disk. What the runtime does for a
 	// daemon that was killed may still write there: what is left then goes below.
 	_ = b.tidy()
-	if err := d.proceed(context.WithoutCancel(ctx), n, p); err != nil {
-		d.log.Error("a pause that was given up has not ended well", "box", n.UID, "err", err)
+	paused := d.proceed(context.WithoutCancel(ctx), n, p)
+	if paused != nil {
+		d.log.Error("a pause that was given up has not ended well", "box", n.UID, "err", paused)
 	}
 	// Nothing is written there any more.
 	if err := b.tidy(); err != nil {
 		return err
+	}
+	if paused != nil {
+		return nil // the notes go on to say it, until the agent answers
 	}
 	rec.Sleeping = false
 	if err := b.setRecord(rec); err != nil {
