@@ -189,9 +189,8 @@ func empty(ctx context.Context, dir string) error {
 	return nil
 }
 
-// removeGuests removes what a guest may have made. [os.RemoveAll] would hold a
-// descriptor of this process for each level of it, and there can be as many as
-// the disk has inodes.
+// removeGuests removes what a guest may have made. [os.RemoveAll] would hold a descriptor
+// for each level of it, and there can be as many as the disk has inodes.
 func removeGuests(ctx context.Context, path string) error {
 	err := filetree.Whole(filetree.Options{}).Remove(ctx, path, true)
 	if errors.Is(err, errs.NotFound) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -68,17 +69,21 @@ func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 
 // roomToSave refuses a save that would take the host's last space. gVisor's
 // working file has no name that its size could be read from; the image is no
-// larger than what is used on the disk.
+// larger than what is used on the disk, and that no larger than its limit: the disk
+// may be unmounted when a stop is carried out that an earlier daemon began.
 func (b bundle) roomToSave() error {
+	size := b.note.Limits.DiskBytes
 	disk, err := space(b.note.root())
-	if err != nil {
+	switch {
+	case err == nil:
+		size = min(disk.size-disk.free, size)
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	host, err := space(b.box.dir)
 	if err != nil {
 		return err
 	}
-	size := min(disk.size-disk.free, b.note.Limits.DiskBytes)
 	if host.free-size < max(host.size/hostReserve, minReserve) {
 		return errs.E(errs.Exhausted, "the host has no room for a save of up to %d bytes", size)
 	}

@@ -79,9 +79,8 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns, nil)
 }
 
-// finishStop carries a stop out that was cut off, of whose run something may be left:
-// its agent takes no commands any more, but it answers, and the system files may not
-// be saved yet.
+// finishStop carries a stop out that was cut off: the run that it left answers and takes
+// no commands any more, and its system files may not be saved yet.
 func (d *Driver) finishStop(ctx context.Context, h driver.Handle, b box) error {
 	rec, found, err := b.record()
 	if err != nil || !found || !rec.Stopping {

@@ -63,7 +63,12 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 		d.log.Warn("the agent did not end its commands", "box", n.UID, "err", err)
 	}
 	if n.Isolation == sandbox.GVisor && !r.ended() {
-		if err := d.save(ctx, n, r.process.Program(), b.saved()); err != nil {
+		err := d.save(ctx, n, r.process.Program(), b.saved())
+		switch {
+		case err != nil && ctx.Err() != nil && !r.ended():
+			// By its note whoever comes next carries the stop out, and saves them.
+			return errs.E(errs.Unavailable, "the stop was cut off before the system files were saved").Because(err)
+		case err != nil:
 			d.log.Error("system files were not saved: the sandbox will start with those of the save before", "box", n.UID, "err", err)
 		}
 	}
