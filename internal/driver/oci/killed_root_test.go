@@ -287,7 +287,7 @@ func TestStopThatWasCutOff(t *testing.T) {
 func TestEndWaitsForTheRuntimesCommands(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor))
 	b := r.d.box(r.spec.UID)
-	command, err := b.lockRuntime()
+	command, err := b.lockRuntime(r.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
