@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,10 +140,16 @@ func TestASpareKernelThatEndedIsNobodys(t *testing.T) {
 	h.prepare(t, "python") // takes the place of the first
 	eventuallyKernel(t, func() bool { return len(kernelProcesses(t)) == 1 })
 	pid := kernelProcesses(t)[0]
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := regexp.MustCompile(`/[^\x00]*/\.cubby-kernel-[^/]+`).FindString(string(line))
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventuallyKernel(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }) // the agent has seen it
+	// Its files go when the agent has seen it; the process does so before.
+	eventuallyKernel(t, func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) })
 	s := h.cell(t, python("1+1"))
 	s.wants(t, 0, sandbox.EndExited)
 	if s.value() != "2" || s.restarted() != "" {

@@ -26,6 +26,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Most is how many record locks one sandbox may hold: some 3 MiB of the host's
@@ -169,18 +171,27 @@ func (w *Watch) look(ctx context.Context) (killed bool) {
 			w.log.Warn("the processes of a sandbox cannot be listed", "box", name, "err", err)
 			continue
 		}
-		kills, dying := enforce(ctx, pids, g.spare, w.most, before)
+		kills, dying := enforce(ctx, pids, g.spare, w.most, before, func(k Kill) bool { return w.kill(g, k) })
 		killed = killed || dying || len(kills) > 0
 		if len(kills) == 0 {
 			continue
 		}
 		w.log.Warn("processes of a sandbox were killed for its file locks", "box", name, "locks", kills[0].Locks, "processes", len(kills))
-		w.mu.Lock()
-		g.kills = append(g.kills, kills...)
-		g.kills = slices.Clone(g.kills[max(0, len(g.kills)-maxKills):])
-		w.mu.Unlock()
 	}
 	return killed
+}
+
+// kill kills a process of a sandbox. Who learns of its end finds it among the kills.
+func (w *Watch) kill(g *guarded, k Kill) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// Its id cannot be a stranger's by now: ids are given out in a circle.
+	if unix.Kill(k.PID, unix.SIGKILL) != nil {
+		return false
+	}
+	g.kills = append(g.kills, k)
+	g.kills = slices.Clone(g.kills[max(0, len(g.kills)-maxKills):])
+	return true
 }
 
 // slab is what the kernel shows of the memory that file locks are in. Caches of

@@ -3,6 +3,7 @@ package filelocks
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,9 +185,32 @@ func TestThreadsAreOneOwner(t *testing.T) {
 	}
 }
 
+// ended is the kill of a process that nobody asks about.
+func ended(k Kill) bool { return unix.Kill(k.PID, unix.SIGKILL) == nil }
+
+// Who waits for a process that is killed asks for the reason at once, and was told
+// that there is none.
+func TestAKillIsKnownWhenItsProcessEnds(t *testing.T) {
+	for range 20 {
+		pid := holder(t, 400)
+		w := watch(t, 300, pid)
+		known := make(chan bool)
+		go func() {
+			// It stays for its parent to wait for.
+			for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+			}
+			known <- len(w.Kills("box")) == 1
+		}()
+		w.look(t.Context())
+		if !<-known {
+			t.Fatal("the process ended before its kill was known")
+		}
+	}
+}
+
 func TestTheAgentIsSpared(t *testing.T) {
 	pid := holder(t, 400)
-	if kills, _ := enforce(t.Context(), []int{pid}, pid, 300, nil); len(kills) > 0 {
+	if kills, _ := enforce(t.Context(), []int{pid}, pid, 300, nil, ended); len(kills) > 0 {
 		t.Errorf("%+v", kills)
 	}
 }
@@ -196,12 +220,12 @@ func TestTheAgentIsSpared(t *testing.T) {
 func TestADyingHolderIsNotKilledAgain(t *testing.T) {
 	pid := holder(t, 400)
 	before := []Kill{{PID: pid, started: started(pid)}}
-	if kills, dying := enforce(t.Context(), []int{pid}, 0, 300, before); len(kills) > 0 || !dying {
+	if kills, dying := enforce(t.Context(), []int{pid}, 0, 300, before, ended); len(kills) > 0 || !dying {
 		t.Errorf("%+v, dying %v", kills, dying)
 	}
 	// Another one with its id is another one.
 	before[0].started++
-	if kills, dying := enforce(t.Context(), []int{pid}, 0, 300, before); len(kills) != 1 || dying {
+	if kills, dying := enforce(t.Context(), []int{pid}, 0, 300, before, ended); len(kills) != 1 || dying {
 		t.Errorf("%+v, dying %v, want a kill", kills, dying)
 	}
 }

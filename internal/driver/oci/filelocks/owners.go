@@ -26,9 +26,10 @@ type owner struct {
 }
 
 // enforce counts the locks of processes. When they are more than most it kills
-// those that hold the most of them, until half of that is left. Who was killed before
-// takes its locks with it: to give many back takes it a while.
-func enforce(ctx context.Context, pids []int, spare, most int, before []Kill) (kills []Kill, dying bool) {
+// those that hold the most of them, until half of that is left; kill reports false when
+// there is none any more. Who was killed before takes its locks with it: to give many
+// back takes it a while.
+func enforce(ctx context.Context, pids []int, spare, most int, before []Kill, kill func(Kill) bool) (kills []Kill, dying bool) {
 	alive := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
 		return slices.ContainsFunc(before, func(k Kill) bool { return k.PID == pid && k.started == started(pid) })
 	})
@@ -54,10 +55,9 @@ func enforce(ctx context.Context, pids []int, spare, most int, before []Kill) (k
 				continue
 			}
 			name, _ := os.ReadFile(proc(pid, "comm"))
-			since := started(pid)
-			// Its id cannot be a stranger's by now: ids are given out in a circle.
-			if unix.Kill(pid, unix.SIGKILL) == nil {
-				kills = append(kills, Kill{At: time.Now(), Process: strings.TrimSpace(string(name)), PID: pid, Locks: total, started: since})
+			k := Kill{At: time.Now(), Process: strings.TrimSpace(string(name)), PID: pid, Locks: total, started: started(pid)}
+			if kill(k) {
+				kills = append(kills, k)
 			}
 		}
 	}
