@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // The addresses of the world. The documentation networks count as public, and
@@ -59,6 +61,13 @@ func enter() error {
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
+	}
+	// What other tests have mounted would stay mounted here as long as this takes, and
+	// their disks in use.
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		for _, path := range harness.MountsBelow(dir) {
+			_ = unix.Unmount(path, unix.MNT_DETACH)
+		}
 	}
 	if err := useResolver(); err != nil {
 		return err
