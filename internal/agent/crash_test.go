@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,14 @@ func (c *camera) take() {
 	}
 	dir := fmt.Sprintf("%s-%d", c.w.dir, len(c.images))
 	err := os.CopyFS(dir, os.DirFS(c.w.dir))
+	for range 100 { // a journal that goes meanwhile may be in it or not
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err = os.RemoveAll(dir); err == nil {
+			err = os.CopyFS(dir, os.DirFS(c.w.dir))
+		}
+	}
 	if err == nil {
 		// What is shared between processes in memory is gone with them.
 		err = os.RemoveAll(filepath.Join(dir, "cubby.db-shm"))

@@ -123,9 +123,10 @@ func TestTimeoutKillsWhatLeftTheTree(t *testing.T) {
 }
 
 // trapping is a command that answers SIGTERM with a word and an exit code. It
-// says "ready" when no fork is under way that could do so too.
+// says "ready" when no fork is under way that could do so too. Its child may be asked
+// first, with whose end a wait is over.
 func trapping(word string, code int) string {
-	return fmt.Sprintf(`trap 'echo %s; exit %d' TERM; sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; wait`, word, code)
+	return fmt.Sprintf(`trap 'echo %s; exit %d' TERM; sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; while :; do wait; done`, word, code)
 }
 
 func TestSignalsToTheGroup(t *testing.T) {
