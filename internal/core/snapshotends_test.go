@@ -40,7 +40,7 @@ func TestASnapshotWhoseCallerGoesAsItIsReadyIsMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // it only reads
+	defer db.Close()
 	ready := func() bool {
 		var n int
 		err := db.QueryRow(`SELECT COUNT(*) FROM snapshots WHERE state = 'ready'`).Scan(&n)
