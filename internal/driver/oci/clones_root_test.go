@@ -159,23 +159,9 @@ time.sleep(1000)
 // the sandbox over lets them go on.
 func TestAdoptResumesTimers(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor))
-	run, err := r.d.held(r.h)
-	r.do("held", err)
-	b := r.d.box(r.spec.UID)
-	rec, _, err := b.record()
-	r.do("record", err)
-	rec.Sleeping, rec.Paused = true, true
-	r.do("setRecord", b.setRecord(rec))
-	r.do("pause", r.d.beforeCheckpoint(r.ctx, run))
+	r.standStill(true)
 	r.d = r.m.open(t)
-	r.do("Adopt", r.d.Adopt(r.ctx, r.h))
-	limit := 100 * time.Millisecond
-	if got := r.guest(t).run(sandbox.ExecSpec{Shell: "sleep 1000", Timeout: &limit}); got.exit.Reason != sandbox.EndTimeout {
-		t.Errorf("a command beyond its limit: %+v", got.exit)
-	}
-	if rec, _, err := b.record(); err != nil || rec.Sleeping || rec.Paused {
-		t.Errorf("the notes say %+v, %v", rec, err)
-	}
+	r.goesOnInTime()
 }
 
 // A sleep that failed left a run that nobody reaches, and whose time limits stand still,
@@ -184,22 +170,34 @@ func TestAdoptTakesUpWhatAFailedSleepLeft(t *testing.T) {
 	for name, sleeping := range map[string]bool{"that went on": false, "that may be paused": true} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, runsc, testSpec(t, sandbox.GVisor))
-			run, err := r.d.held(r.h)
-			r.do("held", err)
-			b := r.d.box(r.spec.UID)
-			rec, _, err := b.record()
-			r.do("record", err)
-			rec.Sleeping, rec.Paused = sleeping, true
-			r.do("setRecord", b.setRecord(rec))
-			r.do("pause", r.d.beforeCheckpoint(r.ctx, run))
-			r.do("Adopt", r.d.Adopt(r.ctx, r.h))
-			limit := 100 * time.Millisecond
-			if got := r.guest(t).run(sandbox.ExecSpec{Shell: "sleep 1000", Timeout: &limit}); got.exit.Reason != sandbox.EndTimeout {
-				t.Errorf("a command beyond its limit: %+v", got.exit)
-			}
-			if rec, _, err := b.record(); err != nil || rec.Sleeping || rec.Paused {
-				t.Errorf("the notes say %+v, %v", rec, err)
-			}
+			r.standStill(sleeping)
+			r.goesOnInTime()
 		})
+	}
+}
+
+// standStill is what comes before a pause, and how far the notes say that this came.
+func (r *running) standStill(sleeping bool) {
+	r.t.Helper()
+	run, err := r.d.held(r.h)
+	r.do("held", err)
+	b := r.d.box(r.spec.UID)
+	rec, _, err := b.record()
+	r.do("record", err)
+	rec.Sleeping, rec.Paused = sleeping, true
+	r.do("setRecord", b.setRecord(rec))
+	r.do("pause", r.d.beforeCheckpoint(r.ctx, run))
+}
+
+// goesOnInTime adopts the sandbox, whose time limits hold then.
+func (r *running) goesOnInTime() {
+	r.t.Helper()
+	r.do("Adopt", r.d.Adopt(r.ctx, r.h))
+	limit := 100 * time.Millisecond
+	if got := r.guest(r.t).run(sandbox.ExecSpec{Shell: "sleep 1000", Timeout: &limit}); got.exit.Reason != sandbox.EndTimeout {
+		r.t.Errorf("a command beyond its limit: %+v", got.exit)
+	}
+	if rec, _, err := r.d.box(r.spec.UID).record(); err != nil || rec.Sleeping || rec.Paused {
+		r.t.Errorf("the notes say %+v, %v", rec, err)
 	}
 }
