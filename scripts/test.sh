@@ -221,13 +221,15 @@ run | slow)
   failed=0
   if [ "$kind" = run ]; then
     CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc || exit 1
-    # What waits for sandboxes goes beside what computes. The scripts wait too: at
-    # the end the processors would wait with them.
-    program_tests -p 2 "$@" &
+    # What waits for sandboxes goes beside what computes.
+    {
+      program_tests -p 2 "$@" && quick=0 || quick=1
+      in_memory script_tests "$@" || quick=1
+      in_memory volume_tests "$@" || quick=1
+      exit "$quick"
+    } &
     beside=$!
-    in_memory script_tests "$@" || failed=1
     in_memory raced_tests -p 2 "$@" || failed=1
-    in_memory volume_tests "$@" || failed=1
   else
     slow_package_tests -p 2 "$@" &
     beside=$!
