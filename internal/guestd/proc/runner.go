@@ -88,6 +88,9 @@ func (r *Runner) Open() (err error) {
 			return fmt.Errorf("cgroups inside the sandbox: %w", err)
 		}
 		r.launcher = groups
+		if r.cfg.Init {
+			r.behind.Go(func() { quiet(unused()...) })
+		}
 	case len(r.cfg.Supervisor) > 0:
 		supervisors := newSupervisors(r.cfg, r.processes)
 		r.launcher = supervisors
