@@ -31,8 +31,13 @@ const (
 
 const (
 	spareConns   = 4   // pool connections that wait for the host
+	spareAtOnce  = 2   // how many of them do not wait for a lull
 	maxPoolConns = 768 // spare and used: commands, files, and connections to ports, which are most
 	dialTimeout  = 5 * time.Second
+
+	// lull is how long the host has to be content before the other spare connections
+	// are made: whatever it asked for is not slowed down by them.
+	lull = 20 * time.Millisecond
 
 	firstRedial = 4 * time.Millisecond
 	lastRedial  = time.Second
@@ -172,44 +177,62 @@ func (u *uplink) wake() {
 
 // fill keeps spare pool connections ready while the host is there.
 func (u *uplink) fill(ctx context.Context) {
-	wait := firstRedial
-	for {
-		for u.reserve() {
-			conn, err := u.dial(ctx, kindPool)
-			if err != nil {
-				u.unreserve()
-				select {
-				case <-ctx.Done():
-				case <-time.After(jittered(wait)):
-				}
-				wait = min(2*wait, lastRedial)
-				if ctx.Err() != nil {
-					return
-				}
-				continue
-			}
-			wait = firstRedial
-			c := &poolConn{UnixConn: conn, up: u}
-			select {
-			case u.conns <- c:
-			case <-u.closed:
-				_ = c.Close()
-				return
-			}
+	quiet := time.NewTimer(lull)
+	defer quiet.Stop()
+	for level := spareAtOnce; ; {
+		if !u.fillTo(ctx, level) {
+			return
+		}
+		if level < spareConns {
+			quiet.Reset(lull)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-u.refill:
+			level = spareAtOnce
+		case <-quiet.C:
+			level = spareConns
 		}
 	}
 }
 
-// reserve books a connection that is to be dialled, if one is missing.
-func (u *uplink) reserve() bool {
+// fillTo makes spare connections until there are so many, and those that the host
+// asked for; false when it is to end.
+func (u *uplink) fillTo(ctx context.Context, level int) bool {
+	wait := firstRedial
+	for u.reserve(level) {
+		conn, err := u.dial(ctx, kindPool)
+		if err != nil {
+			u.unreserve()
+			select {
+			case <-ctx.Done():
+			case <-time.After(jittered(wait)):
+			}
+			wait = min(2*wait, lastRedial)
+			if ctx.Err() != nil {
+				return false
+			}
+			continue
+		}
+		wait = firstRedial
+		c := &poolConn{UnixConn: conn, up: u}
+		select {
+		case u.conns <- c:
+		case <-u.closed:
+			_ = c.Close()
+			return false
+		}
+	}
+	return true
+}
+
+// reserve books a connection that is to be dialled, if there are less spare ones
+// than level or the host asked for more.
+func (u *uplink) reserve(level int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.total >= maxPoolConns || u.spare >= spareConns && u.want == 0 {
+	if u.total >= maxPoolConns || u.spare >= level && u.want == 0 {
 		return false
 	}
 	if u.spare >= spareConns {

@@ -37,11 +37,12 @@ const (
 )
 
 // unused are the signals that the agent has no use for: all but those of its own
-// faults, of the end of children, and of Go's scheduler.
+// faults, of the end of children, and of Go's scheduler, and one that Go does not
+// forget (SIGSTKFLT).
 func unused() []syscall.Signal {
 	all := []syscall.Signal{
 		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM, unix.SIGTERM,
-		unix.SIGSTKFLT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM,
+		unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM,
 		unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
 	}
 	// The C library's own end at 34; Go leaves them alone.

@@ -77,7 +77,7 @@ func TestUnusedSignals(t *testing.T) {
 		delete(kept, sig)
 	}
 	for _, sig := range []syscall.Signal{
-		unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, // faults
+		unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT, // faults
 		unix.SIGCHLD, unix.SIGURG, unix.SIGPROF, unix.SIGKILL, unix.SIGSTOP, 32, 33, 34,
 	} {
 		if !kept[sig] {
