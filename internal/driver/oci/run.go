@@ -185,8 +185,7 @@ func (r *run) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// endPatience is how long a killed process that has left its cgroup may take
-// to end.
+// endPatience is how long a killed process may take to end that has left its cgroup.
 const endPatience = 10 * time.Second
 
 func (r *run) ended() bool {

@@ -39,7 +39,9 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	r := d.runs[n.UID]
 	d.mu.Unlock()
 	if r != nil && !r.ended() {
-		return d.greet(ctx, r)
+		if err := d.greet(ctx, r); err == nil || !r.ended() { // else it was ending, as of a destruction that was cut off
+			return err
+		}
 	}
 	if r == nil {
 		// One that an earlier daemon started is taken over.
@@ -156,26 +158,26 @@ func (d *Driver) rouse(ctx context.Context, r *run) error {
 func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, agent.Client) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
 	go func() {
 		select {
 		case <-r.dead:
 			cancel()
-		case <-stop:
+		case <-ctx.Done():
 		}
 	}()
 	err := r.line().Wait(ctx)
 	if err == nil {
 		err = ask(ctx, agent.New(r.line().Dial))
 	}
-	if err != nil && r.ended() {
-		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)
+	if err == nil {
+		return nil
 	}
-	if err != nil {
+	select {
+	case <-r.dead:
+		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)
+	case <-time.After(time.Second): // the end of a connection is seen before that of the process
 		return errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(err)
 	}
-	return nil
 }
 
 // furnish puts what a run needs where it is missing. One that begins anew gets the
