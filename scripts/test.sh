@@ -221,20 +221,25 @@ run | slow)
   failed=0
   if [ "$kind" = run ]; then
     CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc || exit 1
-    # What waits for sandboxes goes beside what computes.
+    # What waits for sandboxes goes beside what computes, and both take as long.
     {
-      program_tests -p 2 "$@" && quick=0 || quick=1
-      in_memory script_tests "$@" || quick=1
-      in_memory volume_tests "$@" || quick=1
-      exit "$quick"
+      result=0
+      program_tests -p 2 "$@" || result=1
+      in_memory script_tests "$@" || result=1
+      in_memory volume_tests "$@" || result=1
+      exit "$result"
     } &
     beside=$!
     in_memory raced_tests -p 2 "$@" || failed=1
   else
-    slow_package_tests -p 2 "$@" &
+    {
+      result=0
+      slow_package_tests -p 2 "$@" || result=1
+      slow_program_tests "$@" || result=1
+      exit "$result"
+    } &
     beside=$!
     in_memory slow_raced_tests -p 2 "$@" || failed=1
-    slow_program_tests "$@" || failed=1
   fi
   wait "$beside" || failed=1
   gather || exit 1
