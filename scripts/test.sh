@@ -232,14 +232,10 @@ run | slow)
     beside=$!
     in_memory raced_tests -p 2 "$@" || failed=1
   else
-    {
-      result=0
-      slow_package_tests -p 2 "$@" || result=1
-      slow_program_tests "$@" || result=1
-      exit "$result"
-    } &
+    slow_package_tests -p 2 "$@" &
     beside=$!
     in_memory slow_raced_tests -p 2 "$@" || failed=1
+    slow_program_tests "$@" || failed=1
   fi
   wait "$beside" || failed=1
   gather || exit 1
