@@ -227,7 +227,7 @@ func (u *uplink) fillTo(ctx context.Context, level int) bool {
 	return true
 }
 
-// reserve books a connection that is to be dialled, if there are less spare ones
+// reserve books a connection that is to be dialled, if there are fewer spare ones
 // than level or the host asked for more.
 func (u *uplink) reserve(level int) bool {
 	u.mu.Lock()

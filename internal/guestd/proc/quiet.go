@@ -10,7 +10,7 @@ import (
 
 // quiet gives signals a handler that does nothing. In a child that it forks Go sets
 // each signal that it handles itself back to its default, one system call for each
-// of 57, which in gVisor is a tenth of what a short command takes. A handler that is
+// of 60, which in gVisor is a tenth of what a short command takes. A handler that is
 // not Go's needs none of that: executing the command ends it, and until then it may
 // run in the child.
 //
