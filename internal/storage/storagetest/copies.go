@@ -380,6 +380,17 @@ func testRestoresCross(t *testing.T, s *suite) {
 	a, b := s.disk(storage.Own), s.disk(storage.Own)
 	s.write(a, "f", "a")
 	s.write(b, "f", "b")
+	// A copy is of the time when it was made: two of before change places.
+	ofB, err := s.Prepare(t.Context(), a, storage.Source{UID: b})
+	s.ok(err)
+	defer ofB.Discard()
+	ofA, err := s.Prepare(t.Context(), b, storage.Source{UID: a})
+	s.ok(err)
+	defer ofA.Discard()
+	s.ok(ofB.Restore(t.Context()))
+	s.ok(ofA.Restore(t.Context()))
+	s.wantFile(a, "f", "b")
+	s.wantFile(b, "f", "a")
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

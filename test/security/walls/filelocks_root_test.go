@@ -21,7 +21,7 @@ import (
 const lockStorm = `
 import ctypes, fcntl, os, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
-hide, most, n = sys.argv[1] == "hidden", 2000000, 0
+hide, most, n = sys.argv[1] == "hidden", 1000000, 0
 def take(fd):
     for i in range(1000): fcntl.fcntl(fd, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 1998 - 2 * i, 1, 0))
 keep = []
@@ -90,7 +90,7 @@ func TestFileLocksOfAContainerAreBound(t *testing.T) {
 		if len(lines) == 0 {
 			t.Fatalf("%s: %s", how, x.Stderr)
 		}
-		if got, _ := strconv.Atoi(lines[len(lines)-1]); x.Reason != "oom" || !strings.Contains(x.Message, "file locks") || got >= 2000000 {
+		if got, _ := strconv.Atoi(lines[len(lines)-1]); x.Reason != "oom" || !strings.Contains(x.Message, "file locks") || got >= 1000000 {
 			t.Errorf("%s: it ended with %s, %q, after %d locks", how, x.Reason, x.Message, got)
 		}
 		// The kernel gives memory back some time after the last lock.
