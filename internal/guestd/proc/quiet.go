@@ -15,7 +15,9 @@ import (
 // run in the child.
 //
 // The signals must be ones that the agent has no use for. They can neither end it
-// nor wake anybody in it, and commands start with the defaults.
+// nor wake anybody in it, and commands start with the defaults. While one is handled all
+// others wait: each that came in between would take its part of the signal stack, which
+// has room for some ten.
 func quiet(signals ...syscall.Signal) {
 	for _, sig := range signals {
 		// A command that is forked in between would ignore the signal for good.
@@ -23,7 +25,7 @@ func quiet(signals ...syscall.Signal) {
 		signal.Ignore(sig) // and Go forgets it
 		action := struct { // struct sigaction of the kernel
 			handler, flags, restorer, mask uint64
-		}{handler: uint64(quietHandler()), flags: onStack | restart | restorerFlag, restorer: uint64(quietRestorer())}
+		}{handler: uint64(quietHandler()), flags: onStack | restart | restorerFlag, restorer: uint64(quietRestorer()), mask: everySignal}
 		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 		syscall.ForkLock.RUnlock()
 	}
@@ -35,6 +37,9 @@ const (
 	onStack = 0x08000000
 	restart = 0x10000000
 )
+
+// everySignal is the set of them all, as Go's own handlers have it.
+const everySignal = ^uint64(0)
 
 // unused are the signals that the agent has no use for: all but those of its own
 // faults, of the end of children, and of Go's scheduler, and one that Go does not

@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,6 +63,33 @@ func TestQuietSignals(t *testing.T) {
 					t.Fatalf("a command starts with %s, %v", strings.TrimSpace(line), err)
 				}
 			}
+		}
+	}
+}
+
+// Signals that wait for a thread come all at once. Had each interrupted the one before, 30
+// of them would have been more than the signal stack holds, and the end of the agent.
+func TestQuietSignalsAtOnce(t *testing.T) {
+	var signals []syscall.Signal
+	var set unix.Sigset_t
+	for sig := syscall.Signal(35); sig <= 64; sig++ {
+		signals = append(signals, sig)
+		set.Val[0] |= 1 << (sig - 1)
+	}
+	quiet(signals...)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for range 10 {
+		if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, sig := range signals {
+			if err := unix.Tgkill(os.Getpid(), unix.Gettid(), sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unix.PthreadSigmask(unix.SIG_UNBLOCK, &set, nil); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
