@@ -150,8 +150,8 @@ type OOMKill struct {
 	// Files is the memory of the sandbox that belongs to no process: files in
 	// /dev/shm and the like, in bytes, when this was asked.
 	Files int64
-	// Locks is how many file locks the sandbox held, when the driver killed the
-	// process for them; 0: the kernel killed it.
+	// Locks is how many file locks the sandbox held at least, when the driver killed
+	// the process for them; 0: the kernel killed it.
 	Locks int
 }
 

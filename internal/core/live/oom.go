@@ -45,7 +45,7 @@ func (r *Run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
 
 func oomMessage(k driver.OOMKill, limit int64) string {
 	if k.Locks > 0 {
-		return fmt.Sprintf("too many file locks: the sandbox held %d, which take memory of the host's kernel, so %s was killed", k.Locks, k.Process)
+		return fmt.Sprintf("too many file locks: the sandbox held %d or more, which take memory of the host's kernel, so %s was killed", k.Locks, k.Process)
 	}
 	text := fmt.Sprintf("out of memory: the kernel killed %s, which used %d MiB; the sandbox's limit is %d MiB",
 		k.Process, k.Bytes>>20, limit>>20)

@@ -17,7 +17,7 @@ func TestOOMMessage(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	k = driver.OOMKill{Process: "python3", PID: 4711, Locks: 20000}
-	if got, want := oomMessage(k, 256<<20), "too many file locks: the sandbox held 20000, which take memory of the host's kernel, so python3 was killed"; got != want {
+	if got, want := oomMessage(k, 256<<20), "too many file locks: the sandbox held 20000 or more, which take memory of the host's kernel, so python3 was killed"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -43,7 +43,7 @@ type Kill struct {
 	At      time.Time
 	Process string // its name, as the process chose it
 	PID     int    // of the host
-	Locks   int    // of the whole sandbox, when they were counted
+	Locks   int    // of the whole sandbox at least, when they were counted
 	started uint64 // see the function
 }
 

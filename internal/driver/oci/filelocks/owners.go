@@ -29,6 +29,9 @@ type owner struct {
 // those that hold the most of them, until half of that is left; kill reports false when
 // there is none any more. Who was killed before takes its locks with it: to give many
 // back takes it a while.
+//
+// To count a million locks takes a second and more, in which a storm goes on: nobody's
+// are counted far beyond most, which are enough to be killed for.
 func enforce(ctx context.Context, pids []int, spare, most int, before []Kill, kill func(Kill) bool) (kills []Kill, dying bool) {
 	alive := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
 		return slices.ContainsFunc(before, func(k Kill) bool { return k.PID == pid && k.started == started(pid) })
@@ -37,7 +40,7 @@ func enforce(ctx context.Context, pids []int, spare, most int, before []Kill, ki
 	owners := ownersOf(ctx, alive)
 	total := 0
 	for _, o := range owners {
-		o.count(ctx)
+		o.count(ctx, most)
 		total += o.locks
 	}
 	if total <= most || ctx.Err() != nil {
@@ -162,8 +165,8 @@ func compare(a, b int) (order int, ok bool) {
 	return 0, true
 }
 
-// count counts the locks of every open file.
-func (o *owner) count(ctx context.Context) {
+// count counts the locks of every open file, until there are more than most.
+func (o *owner) count(ctx context.Context, most int) {
 	for _, task := range o.tasks {
 		dir := proc(task, "fdinfo")
 		entries, err := os.Open(dir)
@@ -173,9 +176,12 @@ func (o *owner) count(ctx context.Context) {
 		for ctx.Err() == nil {
 			names, err := entries.Readdirnames(1024)
 			for _, name := range names {
+				if o.locks > most {
+					break
+				}
 				o.locks += locksOf(filepath.Join(dir, name))
 			}
-			if err != nil {
+			if err != nil || o.locks > most {
 				break
 			}
 		}
