@@ -38,12 +38,10 @@ func TestRealRun(t *testing.T) {
 			if res := run(nil, "--", "no-such-program"); res.code != 127 {
 				t.Errorf("not found: %+v", res)
 			}
-			// bash leaves an interrupt to the program it waits for, even to one that has
-			// ended in that moment: this one waits for none.
 			signals, stdout, done := make(chan os.Signal), watch("ready"), make(chan int)
 			go func() {
 				done <- Main(context.Background(), Env{
-					Args:    []string{"run", "--isolation", isolation, "--", "bash", "-c", "echo ready; while :; do :; done"},
+					Args:    []string{"run", "--isolation", isolation, "--", "bash", "-c", "echo ready; " + forever},
 					Environ: []string{"CUBBY_URL=" + url}, Stdout: stdout, Stderr: io.Discard, Signals: signals,
 				})
 			}()

@@ -108,9 +108,10 @@ func (w *watcher) String() string {
 	return w.buf.String()
 }
 
-// forever waits in small steps: a shell can lose the signal that comes while it
-// starts a program, and then notices at the next step.
-const forever = "while :; do sleep 0.05; done"
+// forever is a shell's own loop. bash leaves an interrupt to the program that it waits
+// for, even to one that has ended in that moment, and then nobody takes it: this one
+// waits for none.
+const forever = "while :; do :; done"
 
 // TestRunSignals: what a user presses reaches the command, and the sandbox is
 // gone afterwards whatever the command does.
