@@ -37,7 +37,7 @@ test-slow: test-ready ## what a change passes besides: attacks, crashes, program
 SEEDS ?= 50
 PARTS ?=
 .PHONY: test-long
-test-long: test-ready ## what make test has no time for: official clients, coding agents, everyday tools, public registries, a race-built daemon, SEEDS durability seeds and 200 sleepers, fuzzing (root, hours); PARTS="agents e2e cli image walls race drivers durability fuzz": some of it
+test-long: test-ready ## what make test has no time for: official clients, coding agents, everyday tools, public registries, a race-built daemon, SEEDS durability seeds and 200 sleepers, fuzzing (root, hours); PARTS="agents e2e cli image security race drivers durability fuzz": some of it
 	$(TESTENV) SEEDS=$(SEEDS) scripts/test.sh long $(PARTS)
 
 .PHONY: test-budget

@@ -8,7 +8,7 @@
 #                  the time of each:
 #                    agents           the coding agents themselves, asking a model that
 #                                     answers as fixtures say
-#                    e2e, cli, image, walls
+#                    e2e, cli, image, security
 #                                     all tests of these packages, with those of the
 #                                     tag long; or those of RUN
 #                    race             the scripts of test/e2e with the race detector:
@@ -50,7 +50,7 @@ programs=(./test/... ./internal/driver/oci)
 collect=400
 
 list() { scripts/go list -tags root "$@" | tr '\n' ' '; }
-# gVisor's program is tested by itself: it takes minutes to compile for the race
+# gVisor's program is tested without it: it takes minutes to compile for the race
 # detector, and the test of its flags starts no goroutine.
 raced() {
   local others
@@ -77,6 +77,14 @@ slow_known() {
   done < <(same() { grep -Eo "^func ($(slow_names "$1"))\(" "${@:2}"; }
     same program test/e2e/*_test.go internal/driver/oci/*_test.go
     same raced $(find cmd client internal -name '*_test.go' | grep -v '^internal/driver/oci/[^/]*$'))
+}
+
+# long_known fails when a package has long tests that no part runs.
+long_known() {
+  local dir
+  for dir in $(grep -rlx --include='*_test.go' '//go:build root && long' cmd client internal test | xargs dirname | sort -u); do
+    grep -qE "long_tests [^ ]+ \./($dir|$(dirname "$dir")/\.\.\.) " scripts/test.sh || { echo "scripts/test.sh: no part of long has $dir" >&2; return 1; }
+  done
 }
 
 # of_packages prints those of some packages that PACKAGES does not leave out, what
@@ -112,7 +120,7 @@ in_memory() {
   unshare --mount "$0" in_memory "${again[*]}" "$@"
 }
 
-# The four kinds of tests. The scripts of test/e2e run once more against a daemon
+# The kinds of tests. The scripts of test/e2e run once more against a daemon
 # inside of the test, which needs no root.
 program_tests() {
   local quick
@@ -120,6 +128,7 @@ program_tests() {
   # shellcheck disable=SC2086 # one argument a package
   CGO_ENABLED=0 tests program "$(of_packages $quick)" -trimpath -tags root "${only[@]}" -skip "^($(slow_names program))\$" "$@"
 }
+runsc_tests() { CGO_ENABLED=0 tests runsc "$(of_packages $(list ./cmd/runsc))" -trimpath "${only[@]}" "$@"; }
 raced_tests() { GOGC=$collect tests raced "$(of_packages $(raced))" "${race[@]}" -tags root "${only[@]}" -skip "^($(slow_names raced))\$" "$@"; }
 # These are what they leave out.
 slow_package_tests() { CGO_ENABLED=0 tests slow-package "$(of_packages $(slow_packages package))" -trimpath -tags root "${only[@]}" "$@"; }
@@ -146,6 +155,7 @@ only=(${RUN:+-run "$RUN"})
 
 prepare() {
   slow_known
+  long_known
   rm -f .cache/tests-*.json .cache/tests-*.again
   CGO_ENABLED=0 scripts/go build -trimpath -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
   PATH="$(scripts/go env GOROOT)/bin:$PATH"
@@ -220,7 +230,7 @@ run | slow)
   again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
   failed=0
   if [ "$kind" = run ]; then
-    CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc || exit 1
+    runsc_tests "$@" || failed=1
     # What waits for sandboxes goes beside what computes, and both take as long.
     {
       result=0
@@ -261,6 +271,7 @@ budget)
   prepare
   again=()
   failed=0
+  runsc_tests -count=1 || failed=1
   program_tests -p 1 -count=1 || failed=1
   slow_package_tests -p 1 -count=1 || failed=1
   slow_program_tests -p 1 -count=1 || failed=1
@@ -277,6 +288,7 @@ flaky)
   prepare
   again=()
   # Whether they pass is counted below.
+  runsc_tests -count=10 -timeout 6h || true
   program_tests -p 2 -count=10 -timeout 6h || true
   slow_package_tests -p 2 -count=10 -timeout 6h || true
   slow_program_tests -p 2 -count=10 -timeout 6h || true
@@ -295,15 +307,16 @@ long)
   shift
   prepare
   again=()
-  parts=(agents e2e cli image walls race drivers durability fuzz)
+  parts=(agents e2e cli image security race drivers durability fuzz)
   [ $# = 0 ] || parts=("$@")
   long_tests() { CGO_ENABLED=0 tests "$1" "$(list "$2")" -trimpath -tags root,long -count=1 -timeout 6h "${@:3}"; }
   part() {
     case $1 in
     agents) long_tests long-agents ./internal/guestd/tasks -run "${RUN:-TestAgents}" ;;
     e2e) long_tests long-e2e ./test/e2e "${only[@]}" ;;
-    cli | image) long_tests "long-$1" "./internal/$1" "${only[@]}" ;;
-    walls) long_tests long-walls ./test/security/walls "${only[@]}" ;;
+    cli) long_tests long-cli ./internal/cli "${only[@]}" ;;
+    image) long_tests long-image ./internal/image "${only[@]}" ;;
+    security) long_tests long-security ./test/security/... -p 1 "${only[@]}" ;;
     race)
       GOGC=$collect in_memory tests long-race-scripts "$(list ./test/e2e)" "${race[@]}" -count=1 "${only[@]}" &&
         CGO_ENABLED=1 scripts/go build -race -o bin/cubby-race ./cmd/cubby &&

@@ -53,7 +53,7 @@ who can list processes. Several keys are id:key,id2:key2.`,
 type egressProxy struct{ listen, metrics, key, allow, deny, cert, certKey string }
 
 func (p egressProxy) run(ctx context.Context, a *app) error {
-	collector.Above(heapFloor, heapGrowth, heapLimit)
+	collector.Server()
 	for name, value := range map[string]*string{
 		"CUBBY_EGRESS_SIGNING_KEY": &p.key, "CUBBY_EGRESS_ALLOW": &p.allow, "CUBBY_EGRESS_DENY": &p.deny,
 	} {

@@ -38,17 +38,8 @@ of the file named by --config; flags win over variables, and those over the file
 	return cmd
 }
 
-// What the heap of a server may grow between collections: what clients make it hold
-// then costs a third of that again, and not twice. A small one is collected seldom,
-// and one that has grown at once is collected often until that is known.
-const (
-	heapGrowth = 33 // percent
-	heapFloor  = 24 << 20
-	heapLimit  = 224 << 20
-)
-
 func serve(ctx context.Context, cfg config.Config) error {
-	collector.Above(heapFloor, heapGrowth, heapLimit)
+	collector.Server()
 	// The daemon has a structured log. What else is printed are bytes of hostile apps,
 	// which net/http prints when one of them sends more than its answer.
 	log.SetOutput(io.Discard)

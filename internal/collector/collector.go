@@ -37,6 +37,18 @@ func Later(begin time.Duration, heap, limit int64) {
 	})
 }
 
+// What the heap of a server may grow between collections: what clients make it hold
+// then costs a third of that again, and not twice. A small one is collected seldom,
+// and one that has grown at once is collected often until that is known.
+const (
+	serverGrowth = 33 // percent
+	serverFloor  = 24 << 20
+	serverLimit  = 224 << 20
+)
+
+// Server is the rule of a daemon.
+func Server() { Above(serverFloor, serverGrowth, serverLimit) }
+
 // Above collects when the heap has grown by percent, and not before it has floor
 // bytes: a small heap grows by that much all the time, and what a collection
 // costs depends little on the size. The rule follows a heap that has grown by one

@@ -9,8 +9,8 @@ import (
 )
 
 // TestScripts runs the scripts against a whole daemon whose sandboxes have no
-// walls: what they prove is the API, not the isolation. make test runs them with
-// the race detector, and without it only those that need root.
+// walls: what they prove is the API, not the isolation. make test-long runs them with
+// the race detector too.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, params([]string{"api", "isolation"}, func(env *testscript.Env) host {

@@ -48,7 +48,7 @@ func start(t *testing.T, m *model, flags ...string) *daemon {
 	d := harness.Start(t, harness.Options{
 		// The harness cleans up without a token, so the operator's are of a flag that
 		// only the first start has.
-		Env: append(m.environment(envKey), "GOGC=33"), Flags: flags,
+		Env: m.environment(envKey), Flags: flags,
 	})
 	return &daemon{d, t, &http.Client{Timeout: time.Minute}}
 }

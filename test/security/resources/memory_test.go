@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/collector"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
@@ -36,6 +38,7 @@ const (
 // BenchmarkDaemon is the daemon's process. It runs until its standard input
 // ends.
 func BenchmarkDaemon(b *testing.B) {
+	collector.Server() // as cubby serve
 	d := daemontest.Start(b, daemontest.Options{Config: func(c *config.Config) {
 		c.Tokens = config.Secret("web@acme:" + acme + ",web2@other:" + other + ",op:" + operator)
 	}})
@@ -56,7 +59,7 @@ func start(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "-test.run=^$", "-test.bench=^BenchmarkDaemon$", "-test.benchtime=1x")
-	cmd.Env = append(os.Environ(), "GOGC=33") // as cubby serve sets it
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // see collector.Server
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
