@@ -53,7 +53,7 @@ func TestHalfSentImports(t *testing.T) {
 func TestWrongTokens(t *testing.T) {
 	d := start(t)
 	// Snippet by snippet: /v1's code, ecs-sandbox's and what sandboxed's answers have.
-	codes := map[string]string{"/v1/sandboxes": `"quota_exceeded"`, "/sandbox/box/exec": `"too_many_requests"`, "/sandboxes": "too many wrong tokens"}
+	codes := map[string]string{"/v1/sandboxes": `"quota_exceeded"`, "/sandbox/box/history": `"too_many_requests"`, "/sandboxes": "too many wrong tokens"}
 	told := make(map[string]bool)
 	ask := func(path, token string) (int, []byte) {
 		t.Helper()
