@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
@@ -181,5 +183,27 @@ func TestRollbackOfARunWhoseEndIsNoted(t *testing.T) {
 	}
 	if got, err := s.Runs().Get(acme(t), thread, run.ID); !errors.Is(err, errs.NotFound) {
 		t.Errorf("the run is %+v, %v", got, err)
+	}
+}
+
+// A run that waits for its turn left its input, of megabytes where that has images, in the
+// database: dozens of them were more than the daemon may take.
+func TestALongInputWaitsInTheDatabase(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	first := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	long := strings.Repeat("x", store.LongInput)
+	n := says(long)
+	n.Multitask = conversation.MultitaskEnqueue
+	run := begin(t, s, thread, n)
+	if size := len(run.Request.Input); size > 0 {
+		t.Errorf("a run that waits holds %d bytes of its input", size)
+	}
+	close(w.model.release)
+	wait(t, s, thread, first)
+	if _, said := wait(t, s, thread, run); len(said) == 0 || said[len(said)-1] != "ai:said "+long {
+		t.Errorf("the model was asked less than the input: %.100q", said)
 	}
 }

@@ -61,8 +61,8 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 		leave()
 		return run, t, noThread(t.ID, err)
 	}
-	if len(run.Request.Input) > store.LongInput {
-		run.Request.Input = nil // it waits in the database
+	if len(made.Request.Input) > store.LongInput {
+		made.Request.Input = nil // it waits in the database
 	}
 	// From here on there is something to follow.
 	run, w.run = made, made
