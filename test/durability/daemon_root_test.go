@@ -3,8 +3,16 @@
 package durability_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +41,40 @@ func (d *daemon) prepare(flags ...string) {
 		"--disk-pool", "2", "--journal-per-exec", "16MiB", "--memory-reserve", "0",
 	}, flags...)})
 	d.dir = d.program.Dir
+	d.t.Cleanup(func() {
+		if d.t.Failed() {
+			d.describe()
+		}
+	})
+}
+
+// describe says what there is of each sandbox when a test has failed: what a kill left is
+// gone with the test.
+func (d *daemon) describe() {
+	boxes, _ := filepath.Glob(filepath.Join(d.dir, "run/oci/*/run.json"))
+	for _, file := range boxes {
+		dir := filepath.Dir(file)
+		run, _ := os.ReadFile(file)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		list, _ := exec.CommandContext(ctx, "ls", "-la", dir, filepath.Join(dir, "channel")).CombinedOutput()
+		text := fmt.Sprintf("%s\n%s\n%s\n", dir, run, list)
+		var rec struct{ PID int }
+		if json.Unmarshal(run, &rec) == nil && rec.PID > 0 {
+			state, _ := exec.CommandContext(ctx, "ps", "-o", "pid,stat,etimes,time,args", "-p", strconv.Itoa(rec.PID)).CombinedOutput()
+			text += string(state)
+			if d.isolation == "gvisor" {
+				program := fmt.Sprintf("/proc/%d/exe", rec.PID) // also of one whose file is gone
+				ids, _ := filepath.Glob(filepath.Join(dir, "runtime", "*.state"))
+				for _, id := range ids {
+					name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(id), ".state"), "_sandbox:")
+					stacks, err := exec.CommandContext(ctx, program, "--root="+filepath.Join(dir, "runtime"), "debug", "--ps", "--stacks", name).CombinedOutput()
+					text += fmt.Sprintf("%s: %v\n%.60000s", name, err, stacks)
+				}
+			}
+		}
+		cancel()
+		d.t.Log(text)
+	}
 }
 
 // launch starts the process and does not wait for it.

@@ -19,8 +19,14 @@ const shownLog = 64 << 10
 // them stays on the host.
 func (d *Daemon) clean() {
 	if d.t.Failed() {
-		log := d.Log()
-		d.t.Logf("the end of the daemon's log:\n%s", log[max(0, len(log)-shownLog):])
+		d.mu.Lock()
+		before := d.before
+		d.mu.Unlock()
+		for name, log := range map[string]string{"daemon's log": d.Log(), "log of the daemon before it": before} {
+			if log != "" {
+				d.t.Logf("the end of the %s:\n%s", name, log[max(0, len(log)-shownLog):])
+			}
+		}
 	}
 	if d.URL != "" {
 		d.purgeAll()

@@ -56,6 +56,7 @@ type Daemon struct {
 	mu      sync.Mutex
 	process *process     // of the last start, nil when it was waited for; guarded by mu
 	log     bytes.Buffer // of the last start; guarded by mu
+	before  string       // the log of the start before; guarded by mu
 }
 
 // process is one run of the program.
@@ -203,6 +204,7 @@ func (d *Daemon) Launch(flags ...string) error {
 		}
 	}
 	d.mu.Lock()
+	d.before = d.log.String()
 	d.log.Reset()
 	d.mu.Unlock()
 	args := append([]string{

@@ -86,7 +86,7 @@ func TestMemoryOfADaemonOfRealSandboxes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range readers {
-				begin(t, box + "/execs/1?max_output_bytes=67108864")
+				begin(t, box+"/execs/1?max_output_bytes=67108864")
 			}
 			bounded(t, "output that nobody reads")
 			x, err := c.Exec(t.Context(), b.ID, client.Shell(
@@ -95,7 +95,7 @@ func TestMemoryOfADaemonOfRealSandboxes(t *testing.T) {
 				t.Fatalf("%+v, %v", x, err)
 			}
 			for range 8 {
-				begin(t, box + "/files?recursive=true&path=many")
+				begin(t, box+"/files?recursive=true&path=many")
 			}
 			bounded(t, "listings that nobody reads")
 			if x, err := c.Exec(t.Context(), b.ID, client.ExecOptions{Argv: []string{"echo", "alive"}}); err != nil || x.Stdout != "alive\n" {
