@@ -3,6 +3,7 @@
 package durability_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,9 +49,25 @@ func (d *daemon) prepare(flags ...string) {
 	})
 }
 
-// describe says what there is of each sandbox when a test has failed: what a kill left is
-// gone with the test.
+// describe says what there is of each sandbox when a test has failed, and who has their
+// disks mounted: what a kill left is gone with the test.
 func (d *daemon) describe() {
+	loops, _ := exec.Command("losetup", "--list", "--output", "NAME,BACK-FILE").CombinedOutput()
+	for line := range strings.Lines(string(loops)) {
+		if strings.Contains(line, d.dir) {
+			d.t.Log(strings.TrimSpace(line))
+		}
+	}
+	spaces := make(map[string]bool) // one process of each mount namespace
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range processes {
+		space, _ := os.Readlink(filepath.Join(dir, "ns/mnt"))
+		if mounts, _ := os.ReadFile(filepath.Join(dir, "mountinfo")); !spaces[space] && strings.Contains(string(mounts), d.dir+"/disks/") {
+			comm, _ := os.ReadFile(filepath.Join(dir, "comm"))
+			d.t.Logf("%s, %s (%s) has %d mounts of disks", space, dir, bytes.TrimSpace(comm), strings.Count(string(mounts), d.dir+"/disks/"))
+		}
+		spaces[space] = true
+	}
 	boxes, _ := filepath.Glob(filepath.Join(d.dir, "run/oci/*/run.json"))
 	for _, file := range boxes {
 		dir := filepath.Dir(file)
