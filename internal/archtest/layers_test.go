@@ -51,6 +51,7 @@ func places() map[string]place {
 		"internal/git":          {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
+		"internal/hostdisk":  {layer: 2, by: []string{"internal/daemon", "internal/driver/oci", "internal/storage/local"}},
 		"internal/keylock":   {layer: 2},
 		"internal/meminfo":   {layer: 2},
 		"internal/packages":  {layer: 2},

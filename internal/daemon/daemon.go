@@ -220,7 +220,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	if d.driver == nil {
-		if d.driver, err = oci.New(oci.Config{StateDir: dirs.state, RuntimesDir: dirs.runtimes, CgroupParent: cgroupParent(dirs.data), FavorMoves: d.cfg.FavorMoves, Sentries: d.cfg.SentryPool, Log: d.log}); err != nil {
+		if d.driver, err = oci.New(driverConfig(d.cfg, dirs, d.log)); err != nil {
 			return err
 		}
 	}

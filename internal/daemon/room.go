@@ -2,11 +2,11 @@ package daemon
 
 import (
 	"cmp"
-	"fmt"
-
-	"golang.org/x/sys/unix"
+	"log/slog"
 
 	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/driver/oci"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/meminfo"
 )
 
@@ -17,10 +17,18 @@ func room(cfg config.Config) (reserve, sleepDisk int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(cfg.DataDir, &disk); err != nil {
-		return 0, 0, fmt.Errorf("measure the disk of the data directory: %w", err)
+	disk, err := hostdisk.Measure(cfg.DataDir)
+	if err != nil {
+		return 0, 0, err
 	}
 	reserve = cmp.Or(int64(cfg.MinFreeMemory), cfg.MemoryReserve.Of(memory.Total))
-	return reserve, cfg.SleepDisk.Of(int64(disk.Blocks) * disk.Bsize), nil
+	return reserve, cfg.SleepDisk.Of(disk.Total), nil
+}
+
+// driverConfig is what the driver is told.
+func driverConfig(cfg config.Config, dirs dirs, log *slog.Logger) oci.Config {
+	return oci.Config{
+		StateDir: dirs.state, RuntimesDir: dirs.runtimes, CgroupParent: cgroupParent(dirs.data), DiskReserve: int64(cfg.DiskReserve),
+		FavorMoves: cfg.FavorMoves, Sentries: cfg.SentryPool, Log: log,
+	}
 }

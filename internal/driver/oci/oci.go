@@ -61,6 +61,9 @@ type Config struct {
 	// ContainerRuntime is the program for sandbox.Container. Default: crun,
 	// else runc, from PATH.
 	ContainerRuntime string
+	// DiskReserve is how many bytes of the disk that StateDir is on stay free of kept
+	// memories. Default: see [hostdisk.Space.Reserve].
+	DiskReserve int64
 	// Init and Runsc name programs to use instead of the embedded ones.
 	Init, Runsc string
 }

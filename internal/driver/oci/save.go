@@ -8,10 +8,9 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 )
 
 // gVisor keeps the changes to a sandbox's root filesystem in its own form, in
@@ -34,20 +33,15 @@ func (b box) halfSaved() string { return b.saved() + ".new" }
 // was used.
 func (b box) tidy() error { return errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())) }
 
-// hostReserve is the part of the host's disk, at least minReserve, that a save
-// leaves free.
-const (
-	hostReserve = 20 // one part of so many
-	minReserve  = 1 << 30
-)
-
 // save writes the image of a sandbox in which nothing runs but the agent, by the
 // program that runs it, in the place of one that is there.
 func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, saveLimit)
 	defer cancel()
 	b := bundle{note: n, box: d.box(n.UID)}
-	if err := b.roomToSave(); err != nil {
+	// What is not saved now is lost: that is worth some of the reserve, of which the
+	// half stays in any case, below which all disks stand still.
+	if err := d.fits(b.savedSize, 2); err != nil {
 		return err
 	}
 	fresh := to + ".new"
@@ -67,35 +61,28 @@ func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 	return memory.Publish(fresh, to)
 }
 
-// roomToSave refuses a save that would take the host's last space. gVisor's
-// working file has no name that its size could be read from; the image is no
-// larger than what is used on the disk, and that no larger than its limit: the disk
-// may be unmounted when a stop is carried out that an earlier daemon began.
-func (b bundle) roomToSave() error {
-	size := b.note.Limits.DiskBytes
-	disk, err := space(b.note.root())
-	switch {
-	case err == nil:
-		size = min(disk.size-disk.free, size)
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	host, err := space(b.box.dir)
+// fits refuses to write what would leave less of the host's disk free than one part of
+// so many of the reserve.
+func (d *Driver) fits(size func() (int64, error), parts int64) error {
+	need, err := size()
 	if err != nil {
 		return err
 	}
-	if host.free-size < max(host.size/hostReserve, minReserve) {
-		return errs.E(errs.Exhausted, "the host has no room for a save of up to %d bytes", size)
+	host, err := hostdisk.Measure(d.cfg.StateDir)
+	if err == nil && host.Free-need < host.Reserve(d.cfg.DiskReserve)/parts {
+		err = errs.E(errs.Exhausted, "the host has no room for what a sandbox keeps, up to %d bytes", need)
 	}
-	return nil
+	return err
 }
 
-type capacity struct{ size, free int64 }
-
-func space(dir string) (capacity, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return capacity{}, err
+// savedSize is what a save takes at most. gVisor's working file has no name that its
+// size could be read from; the image is no larger than what is used on the disk, and
+// that no larger than its limit: the disk may be unmounted when a stop is carried out
+// that an earlier daemon began.
+func (b bundle) savedSize() (int64, error) {
+	disk, err := hostdisk.Measure(b.note.root())
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.note.Limits.DiskBytes, nil
 	}
-	return capacity{size: int64(st.Blocks) * st.Bsize, free: int64(st.Bavail) * st.Bsize}, nil
+	return min(disk.Total-disk.Free, b.note.Limits.DiskBytes), err
 }

@@ -88,7 +88,8 @@ func (d *Driver) toKeep(ctx context.Context, h driver.Handle, b box, phase drive
 	if err != nil {
 		return nil, record{}, err
 	}
-	if err := b.roomToSleep(r.process); err != nil {
+	// The memory, and a save of the root filesystem beside it.
+	if err := d.fits(func() (int64, error) { return memory.Needs(r.process.PID) }, 1); err != nil {
 		return nil, record{}, err
 	}
 	rec, _, err := b.record()

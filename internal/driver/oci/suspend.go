@@ -20,23 +20,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/poll"
 )
 
-// roomToSleep refuses what would take the host's last space: the memory, and a
-// save of the root filesystem beside it.
-func (b box) roomToSleep(p *pidfd.Process) error {
-	all, files, err := memory.Needs(p.PID)
-	if err != nil {
-		return err
-	}
-	host, err := space(b.dir)
-	if err != nil {
-		return err
-	}
-	if need := all + files; host.free-need < max(host.size/hostReserve, minReserve) {
-		return errs.E(errs.Exhausted, "the host has no room for a memory of %d bytes", need)
-	}
-	return nil
-}
-
 // suspension is a run that is about to be paused, or is.
 type suspension struct {
 	to        memory.Memory
@@ -52,7 +35,7 @@ type suspension struct {
 // filesystem. With hold the run is resumed in the end, also when this process has
 // ended. Each suspension ends with close.
 func (d *Driver) suspend(ctx context.Context, n note, p *pidfd.Process, to memory.Memory, root string, hold bool) (*suspension, error) {
-	if err := (bundle{note: n, box: d.box(n.UID)}).roomToSave(); err != nil {
+	if err := d.fits(bundle{note: n, box: d.box(n.UID)}.savedSize, 1); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(to.Begin(p.Program()), os.RemoveAll(root), os.Mkdir(root, 0o700)); err != nil {

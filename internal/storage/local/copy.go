@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 )
 
 // copier copies files and trees below the directory of disks, where only what
@@ -37,11 +39,11 @@ func (d *Disks) newCopier(ctx context.Context) *copier {
 
 // roomToCopy is errs.Exhausted once a copy has to end.
 func (d *Disks) roomToCopy() error {
-	s, err := hostSpace(d.cfg.Dir)
+	s, err := hostdisk.Measure(d.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	if s.free < d.cfg.Reserve/2 || d.isFrozen() {
+	if s.Free < d.cfg.Reserve/2 || d.isFrozen() {
 		return hostFull()
 	}
 	return nil

@@ -38,6 +38,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -51,8 +52,7 @@ type Config struct {
 	// PoolBytes is the size that is in demand before anybody asked.
 	PoolBytes int64
 	// Reserve is how many bytes of the host stay free: below it no disk is
-	// made, below half of it disks are frozen. 0: 5 % of the host's file
-	// system, at least 1 GiB.
+	// made, below half of it disks are frozen. 0: see [hostdisk.Space.Reserve].
 	Reserve int64
 	// Overcommit bounds the sum of all disks' sizes as a multiple of the
 	// host's file system. 0: no bound.
@@ -132,13 +132,11 @@ func New(cfg Config) (*Disks, error) {
 	if d.mkfs, d.loopErr = probe(); cfg.Plain {
 		d.loopErr = errs.E(errs.Unsupported, "disks are plain directories")
 	}
-	if d.cfg.Reserve == 0 {
-		space, err := hostSpace(cfg.Dir)
-		if err != nil {
-			return nil, err
-		}
-		d.cfg.Reserve = max(1<<30, space.total/20)
+	space, err := hostdisk.Measure(cfg.Dir)
+	if err != nil {
+		return nil, err
 	}
+	d.cfg.Reserve = space.Reserve(cfg.Reserve)
 	uids, err := d.List()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cubbyhq/cubby/internal/filetree"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 )
@@ -71,7 +72,7 @@ func (d *Disks) guard(disk storage.Disk) func() error {
 		}
 	}
 	return func() error {
-		if s, err := hostSpace(d.cfg.Dir); err == nil && s.free < d.cfg.Reserve/2 {
+		if s, err := hostdisk.Measure(d.cfg.Dir); err == nil && s.Free < d.cfg.Reserve/2 {
 			return hostFull()
 		}
 		return nil

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -11,19 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-type space struct{ total, free int64 }
-
-func hostSpace(dir string) (space, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return space{}, fmt.Errorf("measure the host's disk: %w", err)
-	}
-	return space{total: int64(st.Blocks) * st.Bsize, free: int64(st.Bavail) * st.Bsize}, nil
-}
 
 func hostFull() error {
 	return errs.E(errs.Exhausted, "the host's disk is nearly full").
@@ -34,11 +24,11 @@ func hostFull() error {
 // errs.Exhausted, with a time to try again, while the host's file system has
 // less than the reserve.
 func (d *Disks) Admit() error {
-	s, err := hostSpace(d.cfg.Dir)
+	s, err := hostdisk.Measure(d.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	if s.free < d.cfg.Reserve || d.isFrozen() {
+	if s.Free < d.cfg.Reserve || d.isFrozen() {
 		return hostFull()
 	}
 	return nil
@@ -46,13 +36,13 @@ func (d *Disks) Admit() error {
 
 // promise books a size against the overcommit bound.
 func (d *Disks) promise(bytes int64) error {
-	s, err := hostSpace(d.cfg.Dir)
+	s, err := hostdisk.Measure(d.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.cfg.Overcommit > 0 && float64(d.promised+bytes) > d.cfg.Overcommit*float64(s.total) {
+	if d.cfg.Overcommit > 0 && float64(d.promised+bytes) > d.cfg.Overcommit*float64(s.Total) {
 		return errs.E(errs.Exhausted, "the sandboxes' disks together would be larger than this host allows").
 			Hint("remove sandboxes, ask for a smaller disk, or raise the overcommit setting").RetryAfter(30 * time.Second)
 	}
@@ -117,7 +107,7 @@ func (d *Disks) watch(ctx context.Context) {
 
 // check looks at the host once, acts, and says when to look again.
 func (d *Disks) check() time.Duration {
-	s, err := hostSpace(d.cfg.Dir)
+	s, err := hostdisk.Measure(d.cfg.Dir)
 	if err != nil {
 		d.cfg.Log.Warn("the host's free space is unknown", "err", err)
 		return calmInterval
@@ -125,20 +115,20 @@ func (d *Disks) check() time.Duration {
 	frozen := d.isFrozen()
 	// What sandboxes wrote and the kernel has yet to bring to their images
 	// takes space too: freezing writes it out.
-	free := s.free - d.unwritten(s.free)
+	free := s.Free - d.unwritten(s.Free)
 	switch {
-	case frozen && s.free >= d.cfg.Reserve/4*3:
+	case frozen && s.Free >= d.cfg.Reserve/4*3:
 		d.relieve()
-		d.cfg.Log.Info("disks thawed: the host has space again", "free", s.free)
-		d.cfg.OnPressure(false, s.free)
+		d.cfg.Log.Info("disks thawed: the host has space again", "free", s.Free)
+		d.cfg.OnPressure(false, s.Free)
 	case frozen || free < d.cfg.Reserve/2:
 		d.mu.Lock()
 		d.frozen = true
 		d.mu.Unlock()
 		n := d.freezeAll()
 		if !frozen {
-			d.cfg.Log.Warn("disks frozen: the host is nearly full", "free", s.free, "disks", n)
-			d.cfg.OnPressure(true, s.free)
+			d.cfg.Log.Warn("disks frozen: the host is nearly full", "free", s.Free, "disks", n)
+			d.cfg.OnPressure(true, s.Free)
 		}
 		return tenseInterval
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 )
@@ -94,7 +95,7 @@ func newTightHost(t *testing.T, bytes, reserve int64) *tightHost {
 // fill takes space of the host until so many bytes are free.
 func (h *tightHost) fill(t *testing.T, free int64) {
 	t.Helper()
-	s, err := hostSpace(h.cfg.Dir)
+	s, err := hostdisk.Measure(h.cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func (h *tightHost) fill(t *testing.T, free int64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, s.free-free); err != nil {
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, s.Free-free); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,13 +153,13 @@ func TestNothingIsLostWhenTheHostFillsUp(t *testing.T) {
 		wrote <- file.Sync()
 	}()
 	h.wantPressure(t, true)
-	s, err := hostSpace(h.cfg.Dir)
+	s, err := hostdisk.Measure(h.cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("frozen, with %d MiB of the host free", s.free>>20)
-	if s.free < 8<<20 {
-		t.Errorf("frozen with %d MiB free, want some left", s.free>>20)
+	t.Logf("frozen, with %d MiB of the host free", s.Free>>20)
+	if s.Free < 8<<20 {
+		t.Errorf("frozen with %d MiB free, want some left", s.Free>>20)
 	}
 	select {
 	case err := <-wrote:

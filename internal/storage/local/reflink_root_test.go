@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/storage/storagetest"
@@ -118,9 +119,9 @@ func TestACloneSharesBlocks(t *testing.T) {
 // freeOf is the free space of a file system.
 func freeOf(t *testing.T, dir string) int64 {
 	t.Helper()
-	s, err := hostSpace(dir)
+	s, err := hostdisk.Measure(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.free
+	return s.Free
 }

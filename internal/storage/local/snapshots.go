@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostdisk"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 )
@@ -168,11 +169,11 @@ func (d *Disks) hold(uid sandbox.UID) (thaw func() time.Duration, err error) {
 
 // admitCopy is Admit for what is about to take so many bytes.
 func (d *Disks) admitCopy(bytes int64) error {
-	s, err := hostSpace(d.cfg.Dir)
+	s, err := hostdisk.Measure(d.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	if s.free-bytes < d.cfg.Reserve || d.isFrozen() {
+	if s.Free-bytes < d.cfg.Reserve || d.isFrozen() {
 		return hostFull()
 	}
 	return nil

@@ -179,14 +179,14 @@ func (m Memory) Begin(program string) error {
 	return errors.Join(err, out.Close())
 }
 
-// Needs is how much room the memory of a process takes on the disk, and how
-// much of that is files of the sandbox's: what gVisor keeps in files that have no
-// name any more.
-func Needs(pid int) (all, files int64, err error) {
+// Needs is how much room the memory of a process takes on the disk, and a save of its
+// files beside it, which are part of it: what gVisor keeps in files that have no name
+// any more.
+func Needs(pid int) (bytes int64, err error) {
 	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
 	entries, err := os.ReadDir(fds)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	seen := make(map[[2]uint64]bool)
 	for _, e := range entries {
@@ -197,13 +197,13 @@ func Needs(pid int) (all, files int64, err error) {
 		}
 		seen[[2]uint64{st.Dev, st.Ino}] = true
 		size := st.Blocks * 512
-		all += size
+		bytes += size
 		var where unix.Statfs_t
 		if err := unix.Statfs(path, &where); err == nil && where.Type != unix.TMPFS_MAGIC {
-			files += size
+			bytes += size
 		}
 	}
-	return all, files, nil
+	return bytes, nil
 }
 
 // SyncTree puts a directory and the files in it onto the disk.
