@@ -102,7 +102,7 @@ func places() map[string]place {
 		"internal/driver/oci/thread":     {only: []string{}, by: []string{"internal/driver/oci", "internal/driver/oci/network", "internal/driver/oci/pidfd"}},
 		"internal/driver/oci/truststore": {only: []string{"internal/driver", "internal/errs"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/pidfd":      {only: []string{"internal/driver/oci/procstat", "internal/driver/oci/thread"}, by: []string{"internal/driver/oci"}},
-		"internal/driver/oci/memory":     {only: []string{}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/memory":     {only: []string{"internal/errs"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":            {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 		"internal/storage/local":         {layer: 3, by: []string{"internal/daemon"}},
 

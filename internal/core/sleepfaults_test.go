@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core/live"
@@ -117,6 +118,46 @@ func TestEveryStepOfAColdStartCanBreak(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A memory that cannot be read now is kept until it can be, or until somebody stops
+// the sandbox.
+func TestAMemoryThatCannotBeReadIsKept(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	unreadable := func(act string, f func(ctx context.Context, id string) (sandbox.Sandbox, error)) {
+		t.Helper()
+		w.faults.SetFail("Wake", errs.E(errs.Unavailable, "the memory that was kept cannot be read"))
+		if _, err := f(w.ctx, "a"); !errors.Is(err, errs.Unavailable) {
+			t.Errorf("%s = %v, want unavailable", act, err)
+		}
+		w.faults.SetFail("Wake", nil)
+		if s := w.get("a").State; s != sandbox.Sleeping {
+			t.Errorf("after %s it is %s", act, s)
+		}
+	}
+	hold, open := gate(t)
+	x := w.launch("a", "echo ready; "+hold+"; echo done")
+	w.sleep("a", true)
+	unreadable("a wake", w.Sandboxes().Wake)
+	unreadable("a start", w.Sandboxes().Start)
+	if _, err := w.Sandboxes().Wake(w.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	open()
+	if x := w.wait("a", x.Seq); x.Status != sandbox.ExecDone {
+		t.Errorf("the command ended %+v", x.Exit)
+	}
+	w.sleep("a", true)
+	unreadable("another wake", w.Sandboxes().Wake)
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	w.faults.SetFail("Wake", errs.E(errs.Internal, "nobody wakes what was stopped"))
+	if b, err := w.Sandboxes().Start(w.ctx, "a"); err != nil || b.State != sandbox.Running {
+		t.Errorf("Start = %s, %v", b.State, err)
+	}
+	w.sh("a", "true")
 }
 
 // A daemon that is killed between the driver's act and its note of it is followed

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
-	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // orders are what the runtime of a sentry is told, see cmd/runsc.
@@ -46,8 +45,8 @@ func (d *Driver) become(ctx context.Context, k *sentry, b bundle, boot []byte, f
 		go verify() //nolint:errcheck // it is asked below
 	}
 	err := d.hand(k, b, o)
-	if damage := verify(); damage != nil {
-		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(damage)
+	if unsound := verify(); unsound != nil {
+		return unsound
 	}
 	if err != nil {
 		return errors.Join(errUnfit, err)

@@ -165,8 +165,8 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 		}
 	}
 	err = d.execute(ctx, cmd, bun, boot, userns, place)
-	if damage := sound(); damage != nil {
-		return nil, errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(damage)
+	if unsound := sound(); unsound != nil {
+		return nil, unsound
 	}
 	if err != nil {
 		return nil, err

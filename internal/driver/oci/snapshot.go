@@ -136,7 +136,7 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	kept := d.snapshotOf(name)
 	says, err := kept.Open()
 	if err != nil {
-		return nil, errs.E(errs.NotFound, "there is no such snapshot, or it is damaged").Because(err)
+		return nil, err
 	}
 	n, err := parseHandle(says.Note)
 	if err != nil {

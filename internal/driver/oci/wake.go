@@ -52,7 +52,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	kept := b.memory()
 	says, err := kept.Open()
 	if err != nil {
-		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
+		return err
 	}
 	if err := n.takePrograms(says.Note); err != nil {
 		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(err)

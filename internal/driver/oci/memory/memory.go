@@ -29,11 +29,12 @@ import (
 type Memory struct {
 	dir      string
 	programs *Programs
+	open     func(path string) (*os.File, error) // what is kept, to read it
 }
 
 // Of returns the memory that is kept in a directory, among other things. Programs
 // is the caller's, for all of its memories.
-func Of(dir string, programs *Programs) Memory { return Memory{dir, programs} }
+func Of(dir string, programs *Programs) Memory { return Memory{dir, programs, os.Open} }
 
 func (m Memory) path() string { return filepath.Join(m.dir, "memory") }
 func (m Memory) used() string { return filepath.Join(m.dir, "memory.used") }

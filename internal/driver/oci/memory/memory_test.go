@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 func sealed(t *testing.T) Memory {
@@ -96,6 +99,17 @@ func TestDamageIsFound(t *testing.T) {
 		"lengthened image":  func(m Memory) error { return os.Truncate(filepath.Join(m.Image(), "pages.img"), 10_001) },
 		"a missing image":   func(m Memory) error { return os.Remove(filepath.Join(m.Image(), "checkpoint.img")) },
 		"a missing program": func(m Memory) error { return os.Remove(m.Program()) },
+		"a note that is a directory": func(m Memory) error {
+			path := filepath.Join(m.path(), noteName)
+			return errors.Join(os.Remove(path), os.Mkdir(path, 0o700))
+		},
+		"an image that is a directory": func(m Memory) error {
+			path := filepath.Join(m.Image(), "pages.img")
+			return errors.Join(os.Remove(path), os.Mkdir(path, 0o700))
+		},
+		"an image in no directory": func(m Memory) error {
+			return errors.Join(os.RemoveAll(m.Image()), os.WriteFile(m.Image(), nil, 0o600))
+		},
 		"another byte": func(m Memory) error {
 			other := make([]byte, 10_000)
 			other[5_000] = 1
@@ -107,9 +121,55 @@ func TestDamageIsFound(t *testing.T) {
 			if err := damage(m); err != nil {
 				t.Fatal(err)
 			}
-			if c, err := m.Open(); err == nil && m.Verify() == nil {
-				t.Errorf("Open = %q, and it can be verified", c)
+			c, err := m.Open()
+			if err == nil {
+				err = m.Verify()
+			}
+			if !errors.Is(err, errs.NotFound) {
+				t.Errorf("Open = %q, and then %v; want that it is damaged", c, err)
 			}
 		})
+	}
+}
+
+// TestUnreadableIsNotDamaged: a file of a memory that cannot be read now may be whole.
+func TestUnreadableIsNotDamaged(t *testing.T) {
+	refused := func(errno syscall.Errno) func(path string) (*os.File, error) {
+		return func(path string) (*os.File, error) { return nil, &fs.PathError{Op: "open", Path: path, Err: errno} }
+	}
+	for what, unreadable := range map[string]func(path string) (*os.File, error){
+		"too many open files":         refused(syscall.EMFILE),
+		"too many open files of all":  refused(syscall.ENFILE),
+		"no memory":                   refused(syscall.ENOMEM),
+		"a sector that does not open": refused(syscall.EIO),
+		// Whose reads fail.
+		"a file that does not read": func(path string) (*os.File, error) { return os.OpenFile(path, os.O_WRONLY, 0) },
+	} {
+		for _, name := range []string{manifestName, noteName, programName, "checkpoint.img", "pages.img"} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				m := sealed(t)
+				m.programs = new(Programs) // of a daemon that has read none yet
+				m.open = func(path string) (*os.File, error) {
+					if filepath.Base(path) == name {
+						return unreadable(path)
+					}
+					return os.Open(path)
+				}
+				_, err := m.Open()
+				if inside := filepath.Ext(name) == ".img"; inside && err == nil {
+					err = m.Verify()
+				}
+				if !errors.Is(err, errs.Unavailable) || errors.Is(err, errs.NotFound) {
+					t.Errorf("it says %v, want that it is unavailable", err)
+				}
+				m.open = os.Open
+				if _, err := m.Open(); err != nil {
+					t.Errorf("Open of what can be read again = %v", err)
+				}
+				if err := m.Verify(); err != nil {
+					t.Errorf("Verify of what can be read again = %v", err)
+				}
+			})
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -90,33 +91,36 @@ func (m Memory) writeManifest(names []string, secret string) error {
 }
 
 func (m Memory) readManifest() (list manifest, err error) {
-	data, err := os.ReadFile(filepath.Join(m.path(), manifestName))
+	data, err := m.read(manifestName)
 	if err != nil {
 		return list, err
 	}
 	head, data, _ := bytes.Cut(data, []byte("\n"))
 	if got := fmt.Sprintf("%08x", crc32.Checksum(data, castagnoli)); got != string(head) {
-		return list, fmt.Errorf("the manifest has the sum %s, want %.8s", got, head)
+		return list, found("the manifest has the sum %s, want %.8s", got, head)
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return list, err
+		return list, found("the manifest: %w", err)
 	}
 	if list.Version != manifestVersion {
-		return list, fmt.Errorf("manifest of version %d", list.Version)
+		return list, found("manifest of version %d", list.Version)
 	}
 	return list, nil
 }
 
 // Open returns what the memory says of itself, which is verified, as the program
 // is. Of the rest only Verify knows: nothing may be read of that before it says so.
+// Kinds, of both: NotFound when there is none, or what was read of it is damaged;
+// Unavailable when it could not be read, of which nothing follows.
 func (m Memory) Open() (c Content, err error) {
+	defer func() { err = classified(err) }()
 	list, err := m.readManifest()
 	if err != nil {
 		return c, err
 	}
 	for _, name := range []string{programName, filepath.Join(imageName, "checkpoint.img")} {
 		if _, ok := list.Files[name]; !ok {
-			return c, fmt.Errorf("no %s", name)
+			return c, found("no %s", name)
 		}
 	}
 	c.Secret = list.Secret
@@ -131,7 +135,8 @@ func (m Memory) Open() (c Content, err error) {
 }
 
 // Verify reads what Open left out.
-func (m Memory) Verify() error {
+func (m Memory) Verify() (err error) {
+	defer func() { err = classified(err) }()
 	list, err := m.readManifest()
 	if err != nil {
 		return err
@@ -152,14 +157,23 @@ func (m Memory) compare(list manifest, names []string) error {
 	}
 	for _, name := range names {
 		if want := list.Files[name]; !got[name].equal(want) {
-			return fmt.Errorf("%s has changed: it has %d bytes, want %d", name, got[name].Size, want.Size)
+			return found("%s has changed: it has %d bytes, want %d", name, got[name].Size, want.Size)
 		}
 	}
 	return nil
 }
 
 // Note is the note of the memory, which nobody has verified.
-func (m Memory) Note() ([]byte, error) { return os.ReadFile(filepath.Join(m.path(), noteName)) }
+func (m Memory) Note() ([]byte, error) { return m.read(noteName) }
+
+func (m Memory) read(name string) ([]byte, error) {
+	f, err := m.open(filepath.Join(m.path(), name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
 
 // files lists the files below a directory, relative to it.
 func files(dir string) (names []string, err error) {

@@ -70,7 +70,7 @@ func (m Memory) sum(dir string, names []string) (map[string]sums, error) {
 	}()
 	var program version
 	for _, name := range names {
-		f, err := os.Open(filepath.Join(dir, name))
+		f, err := m.open(filepath.Join(dir, name))
 		if err != nil {
 			return nil, errors.Join(err, pieces.Wait())
 		}
@@ -114,6 +114,9 @@ func sumPiece(f *os.File, i int, size int64) (uint32, error) {
 		n, err := r.Read(buf)
 		crc = crc32.Update(crc, castagnoli, buf[:n])
 		left -= int64(n)
+		if errors.Is(err, io.EOF) && left > 0 {
+			return 0, found("%s has become shorter", filepath.Base(f.Name()))
+		}
 		if err != nil && left > 0 {
 			return 0, err
 		}
