@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type victim struct {
 	// Of a sandbox that is there already: what it does with it.
 	Handle      driver.Handle
 	Sleep, Wake bool
+	// It stays when it has woken it, and is killed then if it was not before.
+	Stay bool
 	// It keeps it in Snapshot, with a copy of its files in Files, or restores
 	// Spec from that.
 	Snapshot sandbox.UID
@@ -82,6 +85,9 @@ func beVictim(job string) {
 		return
 	case v.Wake:
 		say("awake", d.Wake(ctx, v.Handle))
+		if v.Stay {
+			select {}
+		}
 		return
 	case v.Restore:
 		h, err := d.Restore(ctx, v.Snapshot, v.Spec)
@@ -176,6 +182,12 @@ func succeed(t *testing.T, m *machine, reached string, h driver.Handle, carryOn 
 // before. It returns the last thing that the victim said.
 func murder(t *testing.T, v victim, after time.Duration) (reached string, h driver.Handle) {
 	t.Helper()
+	return murderBy(t, v, after, func(daemon *os.Process) { _ = daemon.Kill() })
+}
+
+// murderBy is murder by somebody who may kill more than the victim.
+func murderBy(t *testing.T, v victim, after time.Duration, kill func(*os.Process)) (reached string, h driver.Handle) {
+	t.Helper()
 	v.Config.Log = nil // it does not come out of JSON as it went in
 	if v.Ahead == nil {
 		v.Config.Sentries = 0 // it would make one now and then
@@ -196,26 +208,33 @@ func murder(t *testing.T, v victim, after time.Duration) (reached string, h driv
 	}
 	lines := bufio.NewScanner(out)
 	var timer *time.Timer
+	murder := sync.OnceFunc(func() { kill(cmd.Process) })
+	murdered := make(chan struct{})
 	for lines.Scan() {
 		reached = lines.Text()
 		if strings.HasPrefix(reached, "error") {
 			t.Errorf("the victim failed by itself: %s", reached)
 		}
 		if timer == nil { // it is open; from here on the clock runs
-			timer = time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+			timer = time.AfterFunc(after, func() {
+				defer close(murdered)
+				murder()
+			})
 		}
 		if text, ok := strings.CutPrefix(reached, "created "); ok {
 			h, reached = driver.Handle(text), "created"
 		}
-		if reached == "stopped" || reached == "destroyed" {
-			_ = cmd.Process.Kill()
+		if reached == "stopped" || reached == "destroyed" || v.Stay && reached == "awake" {
+			murder()
 		}
 	}
 	_ = cmd.Wait()
 	if timer == nil {
 		t.Fatalf("the victim ended by itself: %v", cmd.ProcessState)
 	}
-	timer.Stop()
+	if !timer.Stop() {
+		<-murdered
+	}
 	return reached, h
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/poll"
@@ -230,7 +228,7 @@ func (r *running) killDuring(uid sandbox.UID, command string, act func() error) 
 	}
 }
 
-// killCommand kills a command of the runtime, if it runs.
+// killCommand kills a command of the runtime, if it runs, and waits for its end.
 func killCommand(t *testing.T, uid sandbox.UID, command string) (killed bool) {
 	for _, text := range processesOf(t, uid) {
 		data, err := os.ReadFile("/proc/" + text + "/cmdline")
@@ -238,9 +236,16 @@ func killCommand(t *testing.T, uid sandbox.UID, command string) (killed bool) {
 			continue
 		}
 		pid, err := strconv.Atoi(text)
-		if err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
-			killed = true
+		if err != nil {
+			continue
 		}
+		p, err := pidfd.Open(pid, 0)
+		if err != nil {
+			continue
+		}
+		p.Kill()
+		killed = p.Wait() == nil || killed
+		p.Close()
 	}
 	return killed
 }
