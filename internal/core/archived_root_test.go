@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -201,4 +202,27 @@ func TestRestoreOfAHostileArchive(t *testing.T) {
 		t.Error("a create wrote to /etc")
 	}
 	w.nothingLeft()
+}
+
+// TestARestoreIsMadeCold and takes nothing of what is kept ready: that has files of its
+// own already.
+func TestARestoreIsMadeCold(t *testing.T) {
+	w := newWorld(t, keepReady(1), withArchives(t, archivetest.Start(t).URL))
+	w.untilReady(1)
+	w.create("a")
+	w.write("a", "/workspace/f", "kept\n")
+	made, err := w.Sandboxes().Archive(w.ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.untilReady(1)
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "b", Restore: made.Name}); err != nil {
+		t.Fatal(err)
+	}
+	if how := w.begun("b"); how != event.Cold || w.waiting() != 1 {
+		t.Errorf("it is %q, and %d are ready, want cold, and one", how, w.waiting())
+	}
+	if got := w.content("b", "/workspace/f"); got != "kept\n" {
+		t.Errorf("it has %q", got)
+	}
 }

@@ -109,7 +109,14 @@ func TestWhatDoesNotFitIsMadeCold(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.untilReady(1)
+	w.create("source")
+	w.keep("source", "point")
+	w.untilReady(1)
+	packages := installer(t, installs)
+	packages.Dependencies = map[string]string{"six": "1.16.0"}
 	for name, r := range map[string]lifecycle.CreateRequest{
+		"packages":  {Spec: packages},
+		"snapshot":  {Snapshot: "point"},
 		"container": {Spec: sandbox.Spec{Isolation: sandbox.Container}},
 		"memory":    {Spec: sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: 2 << 30}}},
 		"root":      {Spec: sandbox.Spec{User: sandbox.UserRoot}},
