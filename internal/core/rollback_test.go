@@ -366,6 +366,9 @@ func TestKilledInTheMiddleOfARollback(t *testing.T) {
 				if err != nil || got.State != sandbox.Stopped || got.Cause != sandbox.CauseRollback || !strings.Contains(got.Reason, "repeat it") {
 					t.Fatalf("the next daemon has %s %q, %v", got.State, got.Reason, err)
 				}
+				if _, err := next.Execs().Start(next.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.WrongState) || !strings.Contains(err.Error(), "repeat it") {
+					t.Errorf("a command in what may be either = %v, want that it says to repeat the rollback", err)
+				}
 				if got := next.content("a", "/workspace/f"); got != "now\n" && got != "then\n" {
 					t.Errorf("the file has %q", got)
 				}

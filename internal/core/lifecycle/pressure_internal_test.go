@@ -96,6 +96,7 @@ func TestDecideUse(t *testing.T) {
 		sandbox.CauseShutdown: true, sandbox.CauseEvicted: true, sandbox.CauseInterrupted: true,
 		sandbox.CauseNone: false, sandbox.CauseRequest: false, sandbox.CauseDied: false, sandbox.CauseOOM: false,
 		sandbox.CauseLifetime: false, sandbox.CauseUndone: false,
+		sandbox.CauseRollback: false, // whose files it has is to be looked at first
 	}
 	for cause, idle := range wakes {
 		for _, state := range sandbox.States() {
