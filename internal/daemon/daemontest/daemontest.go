@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -33,6 +34,8 @@ type Options struct {
 	// Driver is what runs the sandboxes; nil is a new Fake, which the daemon
 	// closes when it stops.
 	Driver *drivertest.Fake
+	// Drive makes what the daemon has for the Driver; nil is the Driver itself.
+	Drive func(*drivertest.Fake) driver.Driver
 	// Now is the clock that sandboxes' use and age are told by; nil is the
 	// real one.
 	Now func() time.Time
@@ -92,7 +95,10 @@ func Start(t testing.TB, o Options) *Daemon {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	faults := drivertest.NewFaulty(o.Driver)
+	if o.Drive == nil {
+		o.Drive = func(f *drivertest.Fake) driver.Driver { return f }
+	}
+	faults := drivertest.NewFaulty(o.Drive(o.Driver))
 	options := []daemon.Option{
 		daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithTaskSupervisor(o.Supervisor...),
 		daemon.WithEnvironment(func(name string) string { return o.Environ[name] }),

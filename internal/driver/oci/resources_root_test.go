@@ -3,6 +3,8 @@
 package oci
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -304,5 +307,43 @@ func TestForkStormIsEndedByTheHost(t *testing.T) {
 				r.alive()
 			})
 		}
+	}
+}
+
+// What the host cannot end either is an error: whoever cancels a command is not told
+// that it is over.
+func TestWhatTheHostCannotEnd(t *testing.T) {
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		t.Run(w.runtime, func(t *testing.T) {
+			r := start(t, w.runtime, testSpec(t, w.isolation))
+			group := r.d.cgroups.Group(r.spec.UID)
+			// Nobody knows whose it is, so nobody ends it.
+			foreign := exec.Command("sleep", "1000")
+			dir, err := group.Open()
+			r.do("Open", err)
+			if dir != nil {
+				defer dir.Close()
+				foreign.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+			}
+			r.do("Start", foreign.Start())
+			end := sync.OnceFunc(func() {
+				_ = foreign.Process.Kill()
+				_ = foreign.Wait()
+			})
+			defer end()
+			r.do("Enter", group.Enter(foreign.Process.Pid))
+			ctx, cancel := context.WithTimeout(r.ctx, 200*time.Millisecond)
+			defer cancel()
+			err = r.d.KillOthers(ctx, r.h, nil)
+			if !errors.Is(err, errs.Unavailable) || !strings.Contains(err.Error(), "processes of the sandbox do not end") {
+				t.Errorf("KillOthers = %v, want that some do not end", err)
+			}
+			end()
+			r.do("KillOthers of what ends", r.d.KillOthers(r.ctx, r.h, nil))
+			r.alive()
+		})
 	}
 }
