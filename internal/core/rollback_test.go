@@ -367,7 +367,7 @@ func TestKilledInTheMiddleOfARollback(t *testing.T) {
 					t.Fatalf("the next daemon has %s %q, %v", got.State, got.Reason, err)
 				}
 				if _, err := next.Execs().Start(next.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.WrongState) || !strings.Contains(err.Error(), "repeat it") {
-					t.Errorf("a command in what may be either = %v, want that it says to repeat the rollback", err)
+					t.Fatalf("a command in what may be either = %v, want that it says to repeat the rollback", err)
 				}
 				if got := next.content("a", "/workspace/f"); got != "now\n" && got != "then\n" {
 					t.Errorf("the file has %q", got)
