@@ -21,6 +21,7 @@ type Image struct {
 	Source    string    `json:"source,omitempty"`
 	// Definition says what it was made of, where it was built from another image.
 	Definition *ImageDefinition `json:"definition,omitempty"`
+	Outdated   bool             `json:"outdated,omitempty"` // it was built, and its recipe has changed since
 	Damaged    bool             `json:"damaged,omitempty"`
 	Problem    string           `json:"problem,omitempty"` // what is wrong with a damaged one
 }

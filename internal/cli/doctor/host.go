@@ -360,6 +360,9 @@ func (d *doctor) imagesThere(list []client.Image) {
 		case img.Damaged:
 			d.fail("image "+img.Name, "damaged: "+cmp.Or(img.Problem, "it is not what was unpacked"), "cubby image rm "+img.Name+" on the daemon's machine, and build, pull or import it again")
 		default:
+			if img.Outdated {
+				d.warn("image "+img.Name, "older than its recipe", "sudo cubby image build "+img.Name+" on the daemon's machine")
+			}
 			names = append(names, img.Name)
 			base = base || img.Name == "base"
 		}

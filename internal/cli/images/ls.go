@@ -41,27 +41,14 @@ answers at the default address.`,
 				note(cmd, "no images; `cubby image build base` makes the default one")
 				return nil
 			}
-			now := time.Now()
-			rows := make([][]string, len(list))
+			shown := make([]client.Image, len(list))
 			for i, img := range list {
-				name := cmp.Or(img.Name, "-")
-				switch {
-				case img.Damaged:
-					name += " (damaged)"
-				case img.Outdated:
-					name += " (outdated)"
-				}
-				rows[i] = []string{name, format.Digest(img.Digest), format.Size(img.Size), format.Age(img.CreatedAt, now), img.Source}
-			}
-			if err := format.Table(cmd.OutOrStdout(), []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
-				return err
-			}
-			for _, img := range list {
-				if img.Outdated && img.Name != "" && !img.Damaged {
-					note(cmd, "%s is older than its recipe: cubby image build %s", img.Name, img.Name)
+				shown[i] = client.Image{
+					Name: img.Name, Digest: img.Digest, Size: img.Size, CreatedAt: img.CreatedAt, Source: img.Source,
+					Outdated: img.Outdated, Damaged: img.Damaged,
 				}
 			}
-			return nil
+			return printTable(cmd, shown, "")
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -101,14 +88,31 @@ func printImages(cmd *cobra.Command, list []client.Image, asJSON bool, err error
 		note(cmd, "the daemon has no images; `cubby image build base` on its machine makes the default one")
 		return nil
 	}
+	return printTable(cmd, list, ", on the daemon's machine")
+}
+
+// printTable prints images, and how those that are older than their recipes are
+// renewed, where.
+func printTable(cmd *cobra.Command, list []client.Image, where string) error {
 	now := time.Now()
 	rows := make([][]string, len(list))
 	for i, img := range list {
 		name := cmp.Or(img.Name, "-")
-		if img.Damaged {
+		switch {
+		case img.Damaged:
 			name += " (damaged)"
+		case img.Outdated:
+			name += " (outdated)"
 		}
 		rows[i] = []string{name, format.Digest(img.Digest), format.Size(img.Size), format.Age(img.CreatedAt, now), img.Source}
 	}
-	return format.Table(cmd.OutOrStdout(), []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
+	if err := format.Table(cmd.OutOrStdout(), []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
+		return err
+	}
+	for _, img := range list {
+		if img.Outdated && img.Name != "" && !img.Damaged {
+			note(cmd, "%s is older than its recipe: cubby image build %s%s", img.Name, img.Name, where)
+		}
+	}
+	return nil
 }

@@ -23,6 +23,7 @@ type Image struct {
 	CreatedAt  time.Time        `json:"created_at"`
 	Source     string           `json:"source,omitempty"`
 	Definition *ImageDefinition `json:"definition,omitempty" doc:"What it was made of, where it was built from another image."`
+	Outdated   bool             `json:"outdated,omitempty" doc:"It was built, and its recipe has changed since: build it again."`
 	Damaged    bool             `json:"damaged,omitempty" doc:"No sandbox starts from it."`
 	Problem    string           `json:"problem,omitempty" doc:"What is damaged."`
 }
@@ -94,7 +95,7 @@ func (d *door) imageRoutes() {
 }
 
 func imageJSON(m image.Image) Image {
-	out := Image{Name: m.Name, Digest: m.Digest, Size: m.Size, CreatedAt: m.CreatedAt.UTC(), Source: m.Source, Damaged: m.Damaged, Problem: m.Problem}
+	out := Image{Name: m.Name, Digest: m.Digest, Size: m.Size, CreatedAt: m.CreatedAt.UTC(), Source: m.Source, Outdated: m.Outdated, Damaged: m.Damaged, Problem: m.Problem}
 	if def := m.Definition; def != nil {
 		out.Definition = &ImageDefinition{Recipe: def.Recipe, Image: def.Image, Apt: def.Apt}
 		for _, s := range def.Steps {

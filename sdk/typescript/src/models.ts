@@ -349,6 +349,8 @@ export interface Image {
   source?: string;
   /** What it was made of, where it was built from another image. */
   definition?: ImageDefinition;
+  /** It was built, and its recipe has changed since. */
+  outdated?: boolean;
   damaged?: boolean;
   /** What is wrong with a damaged one. */
   problem?: string;

@@ -3897,6 +3897,8 @@ export interface components {
             definition?: components["schemas"]["ImageDefinition"];
             digest: string;
             name: string;
+            /** @description It was built, and its recipe has changed since: build it again. */
+            outdated?: boolean;
             /** @description What is damaged. */
             problem?: string;
             /**

@@ -274,7 +274,10 @@ class ImageDefinition(Short):
 
 @dataclass(frozen=True, repr=False)
 class Image(Short):
-    """A root filesystem that sandboxes start from. ``definition`` is of one that was built from another image."""
+    """A root filesystem that sandboxes start from.
+
+    ``definition`` is of one that was built from another image. The recipe of an ``outdated`` one has changed since it was built.
+    """
 
     name: str
     digest: str
@@ -284,6 +287,7 @@ class Image(Short):
     definition: ImageDefinition | None = None
     damaged: bool = False
     problem: str = ""
+    outdated: bool = False
 
 
 @dataclass(frozen=True, repr=False)
