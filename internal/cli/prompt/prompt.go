@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/cubbyhq/cubby/client"
@@ -121,22 +120,6 @@ func (p *prompt) loop(ctx context.Context) error {
 			p.show.Note("%v", err)
 		}
 	}
-}
-
-// leaves reports that a line is what people type to leave a prompt of the
-// language. Run as a cell it would end the kernel under them.
-func leaves(language, code string) bool {
-	line := strings.TrimSuffix(strings.TrimSpace(code), ";")
-	if slices.Contains([]string{"exit", "exit()", "quit", "quit()"}, line) {
-		return true
-	}
-	switch language {
-	case "node":
-		return line == ".exit" || line == "process.exit()"
-	case "r":
-		return line == "q" || line == "q()"
-	}
-	return false
 }
 
 // read reads a cell, of one line or several.
