@@ -36,8 +36,11 @@ func (a *app) completionCommand() *cobra.Command {
 
 // complete offers fixed values for a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
+	completeFlag(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func completeFlag(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil {
 		panic("cli: " + err.Error()) // a flag that does not exist: a mistake of this package
 	}
 }

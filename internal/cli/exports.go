@@ -85,6 +85,10 @@ place that --to names; one that ends with "/" is a directory to put files in.`,
 			for i, source := range args[1:] {
 				imports[i] = client.Import{Source: source, Destination: to}
 				if from := cp.ParsePlace(source); from.Box != "" {
+					var err error
+					if from.Box, err = a.resolve(cmd.Context(), from.Box, false); err != nil {
+						return err
+					}
 					imports[i] = client.Import{SessionID: from.Box, Path: from.Path, Destination: to}
 				}
 			}

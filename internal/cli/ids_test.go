@@ -2,12 +2,19 @@ package cli
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cubbyhq/cubby/internal/cli/doctor"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
@@ -58,24 +65,85 @@ func TestPrefixOfAnID(t *testing.T) {
 	}
 }
 
-// TestWhatTakesIDs: every command that completes ids takes them by a prefix.
+// moreArgs are what commands need behind the id.
+var moreArgs = map[string][]string{
+	"exec": {"true"}, "install": {"six"}, "code": {"-c", "1"}, "egress explain": {"example.com"}, "egress set": {"--mode", "none"},
+	"git checkout": {"x"}, "git clone": {"https://example.com/x"}, "git commit": {"-m", "x"}, "import": {os.Args[0]},
+	"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"}, "port-forward": {"3000"}, "task run": {"x"}, "task cancel": {"1"}, "task restore": {"1"}, "task answer": {"1", "q", "o"}, "services logs": {"web"}, "services restart": {"web"}, "services start": {"web"}, "services stop": {"web"}, "rollback": {"point"}, "url": {"3000"},
+}
+
+// TestWhatTakesIDs: everything that takes the id of a sandbox takes a prefix of
+// one: arguments, flags, and places of the form ID:path.
 func TestWhatTakesIDs(t *testing.T) {
-	var walk func(cmd *cobra.Command)
-	found := 0
-	walk = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			walk(sub)
+	const prefix, whole = "01j00000000000000000", "01j00000000000000000000000"
+	var mu sync.Mutex
+	var asked []string // guarded by mu
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		asked = append(asked, r.URL.String()+" "+string(body))
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/v1/sandboxes":
+			_, _ = io.WriteString(w, `{"sandboxes":[{"id":"`+whole+`","status":"running"}]}`)
+		case "/v1/snapshots":
+			_, _ = io.WriteString(w, `{"snapshots":[]}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"error":{"code":"not_found","message":"no such sandbox"}}`)
 		}
-		if cmd.ValidArgsFunction != nil && cmd.Name() != "cp" { // which takes ID:path
-			found++
-			if idArgs(cmd.Use) == 0 {
-				t.Errorf("%s: its usage %q does not say that it takes an ID", cmd.CommandPath(), cmd.Use)
-			}
+	}))
+	defer srv.Close()
+	finds := func(args ...string) {
+		t.Helper()
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		res := cubby(t, srv.URL, nil, args...)
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.ContainsFunc(asked, func(request string) bool { return strings.Contains(request, whole) }) {
+			t.Errorf("%q does not take the beginning of an id: it asked %q: %+v", args, asked, res)
 		}
 	}
-	walk((&app{}).root())
-	if found < 20 {
-		t.Errorf("found %d commands", found)
+
+	here := filepath.Join(t.TempDir(), "x")
+	places := map[string][][]string{ // of the form ID:path
+		"cp": {{prefix + ":x", here}, {os.Args[0], prefix + ":x"}}, "import": {{"a-box", prefix + ":x"}},
+	}
+	flags := map[string][]string{"snapshot ls --sandbox": nil}                          // and what is needed beside them
+	chosen := map[string]bool{"create --id": true, "run --id": true, "fork --id": true} // ids of new sandboxes
+	place := regexp.MustCompile(`\b(ID|OTHER):[A-Za-z]`)
+	foundArgs, foundFlags := 0, 0
+	for _, cmd := range commands((&app{}).root()) {
+		path := strings.TrimPrefix(cmd.CommandPath(), "cubby ")
+		if cmd.ValidArgsFunction != nil && idArgs(cmd.Use) == 0 && path != "cp" { // which takes places only
+			t.Errorf("%s: its usage %q does not say that it takes an ID", path, cmd.Use)
+		}
+		if idArgs(cmd.Use) != 0 {
+			foundArgs++
+			finds(slices.Concat(strings.Fields(path), []string{prefix}, moreArgs[path])...)
+		}
+		if place.MatchString(cmd.Use+" "+cmd.Long) != (places[path] != nil) {
+			t.Errorf("%s: takes places in sandboxes, and is not tried, or does not", path)
+		}
+		for _, args := range places[path] {
+			finds(append(strings.Fields(path), args...)...)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			name := path + " --" + f.Name
+			what, _ := pflag.UnquoteUsage(f)
+			more, ok := flags[name]
+			if what != "ID" && !ok || chosen[name] {
+				return
+			}
+			foundFlags++
+			finds(slices.Concat(strings.Fields(path), []string{"--" + f.Name, prefix}, more)...)
+		})
+	}
+	if foundArgs < 40 || foundFlags != len(flags) {
+		t.Errorf("found %d commands, and %d flags of %d", foundArgs, foundFlags, len(flags))
 	}
 }
 
@@ -224,11 +292,6 @@ func TestGoneSandboxInTheCommandLine(t *testing.T) {
 			t.Fatalf("%q: %+v", args, res)
 		}
 	}
-	more := map[string][]string{
-		"exec": {"true"}, "install": {"six"}, "code": {"-c", "1"}, "egress explain": {"example.com"}, "egress set": {"--mode", "none"},
-		"git checkout": {"x"}, "git clone": {"https://example.com/x"}, "git commit": {"-m", "x"}, "import": {os.Args[0]},
-		"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"}, "port-forward": {"3000"}, "task run": {"x"}, "services logs": {"web"}, "services restart": {"web"}, "services start": {"web"}, "services stop": {"web"}, "rollback": {"point"}, "url": {"3000"},
-	}
 	history := map[string]bool{ // is kept
 		"events": true, "logs": true, "task ls": true, "task get": true, "task logs": true, "task cancel": true, "task answer": true, "task restore": true,
 	}
@@ -245,9 +308,9 @@ func TestGoneSandboxInTheCommandLine(t *testing.T) {
 		}
 		asked++
 		args := append(strings.Fields(path), "gone")
-		res := cubby(t, d.URL, nil, append(args, more[path]...)...)
+		res := cubby(t, d.URL, nil, append(args, moreArgs[path]...)...)
 		if res.code == 0 || !strings.Contains(res.stderr, "destroyed ") {
-			t.Errorf("%q: %+v", append(args, more[path]...), res)
+			t.Errorf("%q: %+v", append(args, moreArgs[path]...), res)
 		}
 	}
 	walk((&app{}).root())

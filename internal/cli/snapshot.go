@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -61,12 +62,16 @@ func (a *app) snapshotLsCommand() *cobra.Command {
 		Short: "list snapshots, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := []client.Snapshot{}
-			for s, err := range a.client().Snapshots(cmd.Context(), q) {
-				if err != nil {
-					return err
+			list, err := a.snapshots(cmd.Context(), q)
+			if err == nil && len(list) == 0 && q.Source != "" {
+				// Snapshots outlive their sandbox, and its id is one as long as they
+				// do: only what has none may be the beginning of another.
+				if q.Source, err = a.resolve(cmd.Context(), q.Source, false); err == nil {
+					list, err = a.snapshots(cmd.Context(), q)
 				}
-				list = append(list, s)
+			}
+			if err != nil {
+				return err
 			}
 			if asJSON {
 				return format.JSON(a.Stdout, list)
@@ -76,8 +81,20 @@ func (a *app) snapshotLsCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Source, "sandbox", "", "only those of the sandbox with this `ID`")
 	cmd.Flags().StringVar(&q.TenantID, "tenant", "", "only those of a tenant, by its `name`")
+	completeFlag(cmd, "sandbox", a.completeIDs(-1))
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+func (a *app) snapshots(ctx context.Context, q client.SnapshotQuery) ([]client.Snapshot, error) {
+	list := []client.Snapshot{}
+	for s, err := range a.client().Snapshots(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
 }
 
 func (a *app) printSnapshots(list []client.Snapshot) error {
