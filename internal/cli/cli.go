@@ -129,6 +129,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, likelyFlag(cmd, err)} })
 	root.PersistentFlags().StringVar(&a.url, "url", "", "the daemon's `URL` (default $CUBBY_URL, else "+client.DefaultURL+")")
+	root.SetHelpCommand(helpCommand(root))
 	root.SetHelpCommandGroupID("other")
 
 	const sandboxes, machine, other = "sandboxes", "machine", "other"
@@ -183,22 +184,6 @@ func (a *app) taskCommand() *cobra.Command {
 		Exit:  func(code int, err error) error { return &codeError{code, err} }, Own: own, OwnExit: ownExit,
 		Columns: func() int { return a.windowSize().Cols },
 	})
-}
-
-// knownCommands makes commands that only have others complain about a word
-// that is none of these.
-func knownCommands(cmd *cobra.Command) {
-	if cmd.HasSubCommands() && cmd.ValidArgsFunction == nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return likelyCommand(cmd, args[0])
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		knownCommands(sub)
-	}
 }
 
 // wrapArgs turns complaints about arguments into usage errors, everywhere.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -99,6 +100,33 @@ func TestHelpIsWide(t *testing.T) {
 	}
 }
 
+// TestParentsKnowTheirCommands: a word that is no command of one that only has
+// others is an error, and help shows what help of the command itself does.
+func TestParentsKnowTheirCommands(t *testing.T) {
+	parents := 0
+	for _, cmd := range commands((&app{}).root()) {
+		words := strings.Fields(cmd.CommandPath())[1:]
+		help := cubby(t, "", nil, append(words, "--help")...)
+		if res := cubby(t, "", nil, append([]string{"help"}, words...)...); res != help {
+			t.Errorf("help %q: %+v, want %+v", words, res, help)
+		}
+		if !cmd.HasAvailableSubCommands() || cmd.ValidArgsFunction != nil {
+			continue
+		}
+		parents++
+		if res := cubby(t, "", nil, words...); cmd.Name() != "settings" && res != help { // which shows them
+			t.Errorf("%q: %+v, want its help", words, res)
+		}
+		want := fmt.Sprintf("cubby: %s has no command \"xyzzy\"\n", cmd.CommandPath())
+		if res := cubby(t, "", nil, append(words, "xyzzy")...); res.code != 2 || !strings.HasPrefix(res.stderr, want) {
+			t.Errorf("%q xyzzy: %+v, want %q", words, res, want)
+		}
+	}
+	if parents < 9 {
+		t.Errorf("found %d commands that have others", parents)
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	full := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "30")
@@ -126,6 +154,12 @@ func TestExitCodes(t *testing.T) {
 		{"mistyped command", gone, []string{"creat"}, 2, "cubby: cubby has no command \"creat\"; did you mean \"create\"?\n  cubby --help\n"},
 		{"exchanged letters", gone, []string{"image", "sl"}, 2, "cubby: cubby image has no command \"sl\"; did you mean \"ls\"?\n  cubby image --help\n"},
 		{"mistyped flag", gone, []string{"create", "--memroy", "1GiB"}, 2, "cubby: unknown flag: --memroy; did you mean --memory?\n  cubby create --help\n"},
+		{"mistyped command of a command that takes an id", gone, []string{"services", "lgos", "a"}, 2, "cubby: cubby services has no command \"lgos\"; did you mean \"logs\"?\n  cubby services --help\n"},
+		{"two ids", gone, []string{"services", "a-box", "b-box"}, 2, "cubby: accepts 1 arg(s), received 2\n  cubby services --help\n"},
+		{"help for a mistyped command", gone, []string{"help", "snapshto"}, 2, "cubby: cubby has no command \"snapshto\"; did you mean \"snapshot\"?\n  cubby --help\n"},
+		{"help for a mistyped command of a command", gone, []string{"help", "services", "lgos"}, 2, "cubby: cubby services has no command \"lgos\"; did you mean \"logs\"?\n  cubby services --help\n"},
+		{"help for no command", gone, []string{"help", "xyzzy"}, 2, "cubby: cubby has no command \"xyzzy\"\n  cubby --help\n"},
+		{"mistyped flag after the id", gone, []string{"exec", "a", "--timeuot", "1s", "--", "true"}, 125, "cubby: unknown flag: --timeuot; did you mean --timeout?\n  cubby exec --help\n"},
 		{"unknown flag", gone, []string{"ls", "--frob"}, 2, "cubby: unknown flag: --frob\n  cubby ls --help\n"},
 		{"missing id", gone, []string{"get"}, 2, "cubby: accepts 1 arg(s), received 0\n  cubby get --help\n"},
 		{"bad size", gone, []string{"create", "--memory", "much"}, 2, "cubby: invalid argument \"much\" for \"--memory\" flag: \"much\" is not a size: write 512MiB or 2GiB\n  cubby create --help\n"},

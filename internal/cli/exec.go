@@ -148,7 +148,7 @@ one argument for a line with operators.`,
 			// Flags may also stand between the id and the command.
 			id := args[0]
 			if err := cmd.Flags().Parse(args[1:]); err != nil {
-				return own(usageError{cmd, err})
+				return own(usageError{cmd, likelyFlag(cmd, err)})
 			}
 			argv := cmd.Flags().Args()
 			if len(argv) == 0 {
