@@ -111,13 +111,12 @@ type imageInput struct {
 }
 
 func (d *door) createImage(ctx context.Context, in *imageInput) (*streamed, error) {
-	body := &in.Body
-	if body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		return stream(func() { d.followImage(ctx, in.exchange, body) }), nil
+	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
+		return stream(func() { d.followImage(ctx, in.exchange, &in.Body) }), nil
 	}
 	working, done := d.UntilDrain(ctx)
 	defer done()
-	img, err := d.makeImage(working, body, nil)
+	img, err := d.makeImage(working, &in.Body, nil)
 	if err != nil {
 		return nil, err
 	}
