@@ -9,7 +9,7 @@ import (
 // leavingCall is one call on one line, with literal arguments at most, named
 // ones among them: exit(0), q("no", status = 1).
 var leavingCall = func() *regexp.Regexp {
-	const literal = `(?:[-+]?\d+L?|"[^"\\\n]*"|'[^'\\\n]*'|[Tt]rue|TRUE|T|[Ff]alse|FALSE|F|None|NULL|null|undefined)`
+	const literal = `(?:[-+]?\d+L?|"[^"\\\n]*"|'[^'\\\n]*'|True|true|TRUE|T|False|false|FALSE|F|None|NULL|null|undefined)`
 	const argument = `[ \t]*(?:[A-Za-z_.]+[ \t]*=[ \t]*)?` + literal + `[ \t]*`
 	return regexp.MustCompile(`^([a-z.]+)[ \t]*\((?:[ \t]*|` + argument + `(?:,` + argument + `)*)\)$`)
 }()
