@@ -448,5 +448,5 @@ func poolBytes(defaults sandbox.Spec, journalBytes int64) int64 {
 	if limits.DiskBytes == 0 {
 		limits = sandbox.DefaultSpec().Limits
 	}
-	return lifecycle.DiskBytes(limits, journalBytes)
+	return admission.DiskBytes(limits, journalBytes)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // Host is what the machine has. Zero fields of a Config are measured.
@@ -114,4 +115,18 @@ func (h Host) Fits(l sandbox.Limits) error {
 		return errs.E(errs.Invalid, "limits.memory_bytes: %d is more than the host's %d", l.MemoryBytes, h.MemoryBytes)
 	}
 	return nil
+}
+
+// DiskBytes is the size of a sandbox's disk: the journal of its execs counts
+// towards its disk limit, but takes at most an eighth of a small one.
+func DiskBytes(l sandbox.Limits, journalBytes int64) int64 {
+	return max(l.DiskBytes-min(journalBytes, l.DiskBytes/8), storage.MinBytes)
+}
+
+// LimitOfDisk is the disk limit that [DiskBytes] makes a size from.
+func LimitOfDisk(size, journalBytes int64) int64 {
+	if limit := size + journalBytes; limit/8 >= journalBytes {
+		return limit
+	}
+	return size + size/7
 }

@@ -361,7 +361,7 @@ func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 		return s.running(ctx, *b, m)
 	}
 	if b.DiskUID == b.UID { // else it takes one over
-		if err := s.cfg.Disks.Create(ctx, b.UID, storage.Own, DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes)); err != nil {
+		if err := s.cfg.Disks.Create(ctx, b.UID, storage.Own, admission.DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes)); err != nil {
 			return *b, err
 		}
 	}
@@ -426,10 +426,10 @@ func (s *creator) sizeOfKept(ctx context.Context, b *sandbox.Sandbox, asked int6
 	if err != nil {
 		return err
 	}
-	if asked != 0 && DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes) == use.Bytes {
+	if asked != 0 && admission.DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes) == use.Bytes {
 		return nil
 	}
-	limit := limitOfDisk(use.Bytes, s.cfg.Settings.JournalBytes)
+	limit := admission.LimitOfDisk(use.Bytes, s.cfg.Settings.JournalBytes)
 	if asked != 0 {
 		return errs.E(errs.Conflict, "limits.disk_bytes: the disk kept under this id has %d, and keeps that size", limit).
 			Hint("leave disk_bytes out, or purge the sandbox to begin with a new disk")

@@ -8,20 +8,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 )
 
-// DiskBytes is the size of a sandbox's disk: the journal of its execs counts
-// towards its disk limit, but takes at most an eighth of a small one.
-func DiskBytes(l sandbox.Limits, journalBytes int64) int64 {
-	return max(l.DiskBytes-min(journalBytes, l.DiskBytes/8), storage.MinBytes)
-}
-
-// limitOfDisk is the disk limit that [DiskBytes] makes a size from.
-func limitOfDisk(size, journalBytes int64) int64 {
-	if limit := size + journalBytes; limit/8 >= journalBytes {
-		return limit
-	}
-	return size + size/7
-}
-
 func (s *acts) driverSpec(b sandbox.Sandbox, img image.Image, disks storage.Mounts) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Settings.Authorities,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -64,7 +65,7 @@ func (s *acts) newPool(kinds []pool.Kind) *pool.Pool {
 				Isolation: k.Isolation, Limits: k.Limits, Network: s.cfg.Settings.Defaults.Network,
 			}}, img, disks)
 		},
-		DiskBytes: func(l sandbox.Limits) int64 { return DiskBytes(l, s.cfg.Settings.JournalBytes) },
+		DiskBytes: func(l sandbox.Limits) int64 { return admission.DiskBytes(l, s.cfg.Settings.JournalBytes) },
 		Room:      s.admission.Room, Left: s.debts.reconcileSoon,
 	})
 }
