@@ -77,8 +77,8 @@ func (s *Store) MoveAll(ctx context.Context, moves []Moving) (moved []sandbox.Sa
 	return moved, nil
 }
 
-// Restate changes why a stopped sandbox is stopped, and with Handle what runs it;
-// the rest of the Change is not read. WrongState when it is not stopped.
+// Restate changes why a stopped sandbox is stopped, and with Handle what runs it, and
+// adds Events; the rest of the Change is not read. WrongState when it is not stopped.
 func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandbox.Sandbox, err error) {
 	err = s.update(ctx, durable, func(t *tx) error {
 		if b, err = t.seal.scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
@@ -96,7 +96,10 @@ func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandb
 		}
 		_, err := t.exec(`UPDATE sandboxes SET cause = $1, reason = $2, handle = $3, updated_at = $4 WHERE uid = $5`,
 			b.Cause, b.Reason, t.seal.handleColumn(uid, b.Handle), micros(b.UpdatedAt), uid)
-		return err
+		if err != nil {
+			return err
+		}
+		return t.appendEvents(c.Events, b.UpdatedAt)
 	})
 	if err != nil {
 		return sandbox.Sandbox{}, err

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -156,8 +157,12 @@ func TestRestate(t *testing.T) {
 	if _, err := s.MoveAll(t.Context(), []Moving{{UID: b.UID, To: sandbox.Running, Change: Change{Handle: []byte("h")}}, {UID: b.UID, To: sandbox.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
+	why.Events = []sandbox.Event{event.New(b.UID, "ann", event.Rollback{Name: "point"})}
 	if _, err := s.Restate(t.Context(), b.UID, why); err != nil {
 		t.Fatal(err)
+	}
+	if events, err := s.Events(t.Context(), b.UID, 0, 0); err != nil || len(events) != 1 || events[0].Kind != event.SandboxRolled || events[0].Actor != "ann" || events[0].Time.IsZero() {
+		t.Errorf("its history has %+v, %v", events, err)
 	}
 	if got, err := s.SandboxByUID(t.Context(), b.UID); err != nil || got.Why() != why.Why || got.Handle != nil {
 		t.Errorf("the sandbox is stopped for %+v with the handle %q, %v", got.Why(), got.Handle, err)
