@@ -126,21 +126,14 @@ func (a *Controller) TakeRunning(b sandbox.Sandbox) error {
 // Reserve is take for a sandbox that waits for its turn by itself. The memory that
 // it will have taken soon is counted until booted; 0: it does not boot.
 func (a *Controller) Reserve(b sandbox.Sandbox, memory int64) (booted func(), err error) {
-	if err := a.disks.Admit(); err != nil {
-		return nil, err
-	}
-	available, err := a.available()
+	available, err := a.measure()
 	if err != nil {
-		return nil, errs.E(errs.Internal, "the host's memory cannot be measured").Because(err)
+		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := decideAdmission(a.caps, a.occupied(placeOf(b))); err != nil {
+	if err := a.admits(placeOf(b), 0, available, memory); err != nil {
 		return nil, err
-	}
-	if free := available - a.booting*BootMemory; free < a.reserve+memory {
-		return nil, errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
-			Hint("idle sandboxes are put to sleep to make room: try again; or stop or destroy one").RetryAfter(memoryRetry)
 	}
 	a.enter(b.UID, placeOf(b))
 	if memory == 0 {
@@ -152,6 +145,44 @@ func (a *Controller) Reserve(b sandbox.Sandbox, memory int64) (booted func(), er
 		defer a.mu.Unlock()
 		a.booting--
 	}, nil
+}
+
+// CheckAll is the error that the last of n sandboxes like b would get, if they all
+// booted now. It reserves nothing.
+func (a *Controller) CheckAll(b sandbox.Sandbox, n int) error {
+	available, err := a.measure()
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.admits(placeOf(b), n-1, available, int64(n)*BootMemory)
+}
+
+// measure returns the memory that the host has available, when its disk has room.
+func (a *Controller) measure() (available int64, err error) {
+	if err := a.disks.Admit(); err != nil {
+		return 0, err
+	}
+	if available, err = a.available(); err != nil {
+		return 0, errs.E(errs.Internal, "the host's memory cannot be measured").Because(err)
+	}
+	return available, nil
+}
+
+// admits is nil when one more may run at a place beside those that are counted and
+// others there, which all take the memory. The caller holds mu.
+func (a *Controller) admits(p place, others int, available, memory int64) error {
+	o := a.occupied(p)
+	o.all, o.tenant, o.thread, o.threads = o.all+others, o.tenant+others, o.thread+others, o.threads+others
+	if err := decideAdmission(a.caps, o); err != nil {
+		return err
+	}
+	if free := available - a.booting*BootMemory; free < a.reserve+memory {
+		return errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
+			Hint("idle sandboxes are put to sleep to make room: try again; or stop or destroy one").RetryAfter(memoryRetry)
+	}
+	return nil
 }
 
 // Free is the memory that is left beside what sandboxes that come up will have

@@ -8,14 +8,14 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// seat makes sure that b may be one more sandbox of its tenant and thread, and
-// that no other takes the place until leave: the row has to be stored by then.
-func (s *creator) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
-	leaveTenant, err := s.tenantSeat(ctx, b)
+// seat makes sure that all may be further sandboxes of their tenant and thread, and
+// that no other takes the places until leave: the rows have to be stored by then.
+func (s *creator) seat(ctx context.Context, all ...sandbox.Sandbox) (leave func(), err error) {
+	leaveTenant, err := s.tenantSeat(ctx, all...)
 	if err != nil {
 		return nil, err
 	}
-	leaveThread, err := s.threads.seat(ctx, b)
+	leaveThread, err := s.threads.seat(ctx, all[0])
 	if err != nil {
 		leaveTenant()
 		return nil, err

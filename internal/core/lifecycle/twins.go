@@ -56,6 +56,22 @@ func (s *Sandboxes) CreateAll(ctx context.Context, all []sandbox.Sandbox, parent
 	return made, nil
 }
 
+// MayCreateAll is the error that a CreateAll of copies of a sleeper would have now,
+// beside the place that it needs itself: so that nobody wakes it for nothing.
+func (s *Sandboxes) MayCreateAll(ctx context.Context, all []sandbox.Sandbox) error {
+	unlock, err := s.creator.lockVacant(ctx, all)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	leave, err := s.creator.tenantSeat(ctx, all...)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.admission.CheckAll(all[0], len(all)+1)
+}
+
 // lockVacant locks ids that nobody uses. Always in the same order: of two that
 // want the same ids none waits for the other.
 func (s *creator) lockVacant(ctx context.Context, all []sandbox.Sandbox) (_ func(), err error) {
@@ -99,16 +115,11 @@ func (s *creator) lockVacant(ctx context.Context, all []sandbox.Sandbox) (_ func
 
 // store gives sandboxes their places and writes their rows.
 func (s *creator) store(ctx context.Context, all []sandbox.Sandbox, parent sandbox.ID) (err error) {
-	leaveTenant, err := s.tenantSeat(ctx, all...)
+	leave, err := s.seat(ctx, all...)
 	if err != nil {
 		return err
 	}
-	defer leaveTenant()
-	leaveThread, err := s.threads.seat(ctx, all[0])
-	if err != nil {
-		return err
-	}
-	defer leaveThread()
+	defer leave()
 	defer func() {
 		if err != nil {
 			for _, b := range all {

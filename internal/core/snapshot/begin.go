@@ -65,7 +65,7 @@ func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot) (lifecycle.O
 // was taken away the sandbox runs on; later it is stopped, and its reason says to
 // repeat the rollback.
 func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sandbox, error) {
-	b, release, err := s.hold(ctx, id, false)
+	b, release, err := s.hold(ctx, id)
 	if err != nil {
 		return b, err
 	}

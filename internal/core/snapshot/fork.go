@@ -28,7 +28,7 @@ type Forked struct {
 }
 
 // Fork makes sandboxes with the memory and the files that a running one has at one
-// instant; it goes on, and one that sleeps is woken first. The first of them have
+// instant; it goes on, and one that sleeps is woken first, as for Create. The first of them have
 // the ids that are given, the others generated ones. All or none: kinds are those
 // of Create, and of a create for each of them.
 func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string) (Forked, error) {
@@ -41,26 +41,24 @@ func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string
 	if len(ids) > count {
 		return Forked{}, errs.E(errs.Invalid, "ids: %d for %d sandboxes", len(ids), count)
 	}
-	parent, release, err := s.hold(ctx, id, true)
-	if err != nil {
-		return Forked{}, err
-	}
-	defer release()
-	k, err := s.keeper(parent)
-	if err != nil {
-		return Forked{}, err
-	}
 	all := make([]sandbox.Sandbox, count)
-	services := s.cfg.Services(parent)
 	for i := range all {
-		all[i] = sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: parent.Tenant, Spec: parent.Spec, ImageDigest: parent.ImageDigest, Services: sandbox.CopiedServices(services)}
-		all[i].Spec.KeptUntil = time.Time{}
+		all[i] = sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID()}
 		if i < len(ids) {
+			var err error
 			if all[i].ID, err = sandbox.ParseID(ids[i]); err != nil {
 				return Forked{}, err
 			}
 		}
 	}
+	parent, k, release, err := s.holdAwake(ctx, id, func(parent sandbox.Sandbox) error {
+		return s.cfg.Sandboxes.MayCreateAll(ctx, copiesOf(parent, all, nil))
+	})
+	if err != nil {
+		return Forked{}, err
+	}
+	defer release()
+	all = copiesOf(parent, all, s.cfg.Services(parent))
 	f := &fork{s: s, keeper: k, parent: parent, first: all[0].UID}
 	defer f.forget(ctx)
 	made, err := s.cfg.Sandboxes.CreateAll(ctx, all, parent.ID, lifecycle.Origin{Files: f.files, Run: f.run})
@@ -73,6 +71,16 @@ func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string
 	}
 	s.cfg.Recorder.Note(context.WithoutCancel(ctx), event.New(parent.UID, scope.Actor(ctx), event.Fork{Forks: names, Paused: f.paused.Milliseconds()}))
 	return Forked{Sandboxes: made, Paused: f.paused, Warnings: gathered(made)}, nil
+}
+
+// copiesOf are the sandboxes with the uids and ids of all that are as their parent.
+func copiesOf(parent sandbox.Sandbox, all []sandbox.Sandbox, services map[string]sandbox.ServiceState) []sandbox.Sandbox {
+	copies := slices.Clone(all)
+	for i, b := range all {
+		copies[i] = sandbox.Sandbox{UID: b.UID, ID: b.ID, Tenant: parent.Tenant, Spec: parent.Spec, ImageDigest: parent.ImageDigest, Services: sandbox.CopiedServices(services)}
+		copies[i].Spec.KeptUntil = time.Time{}
+	}
+	return copies
 }
 
 // fork is one of them under way. The memory is kept under the uid of the first new

@@ -120,52 +120,6 @@ func (s *Snapshots) take(ctx context.Context, tenant *string, name string) (n sa
 	return n, done, err
 }
 
-// keeper is the driver's ability to keep memory.
-func (s *Snapshots) keeper(b sandbox.Sandbox) (driver.Snapshotter, error) {
-	k, ok := driver.As[driver.Snapshotter](s.cfg.Driver)
-	// A container's memory is the host kernel's, which no driver keeps.
-	if !ok || b.Spec.Isolation == sandbox.Container {
-		return nil, errs.E(errs.Unsupported, "the memory of a sandbox with the isolation %q cannot be kept", b.Spec.Isolation).
-			Hint("make a snapshot of its files, with memory: false, and create sandboxes from that")
-	}
-	return k, driver.Serves(s.cfg.Driver, b.Driver)
-}
-
-// hold finds a sandbox and keeps others from acting on it until release. One that
-// sleeps and whose memory is wanted is woken before.
-func (s *Snapshots) hold(ctx context.Context, id string, memory bool) (b sandbox.Sandbox, release func(), err error) {
-	if b, err = s.cfg.Scope.Find(ctx, id); err != nil {
-		return b, nil, err
-	}
-	if memory && b.State == sandbox.Sleeping {
-		if _, _, err := s.cfg.Sandboxes.EnsureRunning(ctx, id, lifecycle.UseAny); err != nil {
-			return b, nil, err
-		}
-	}
-	if b, release, err = s.cfg.Sandboxes.Hold(ctx, id); err != nil {
-		return b, nil, err
-	}
-	if err := s.mayKeep(b, memory); err != nil {
-		release()
-		return b, nil, err
-	}
-	return b, release, nil
-}
-
-// mayKeep refuses a sandbox that cannot be kept alone, or not as it is now.
-func (s *Snapshots) mayKeep(b sandbox.Sandbox, memory bool) error {
-	switch {
-	case b.FilesTenant() != "":
-		return errs.E(errs.SharedFiles, "the files of the sandbox are its tenant's, and others use them").
-			Hint("only a sandbox that was created with shared_files: false can be kept, forked or rolled back")
-	case memory && b.State != sandbox.Running:
-		return s.cfg.Scope.NotRunning(b)
-	case b.State == sandbox.Creating || !b.State.Live():
-		return s.cfg.Scope.NotRunning(b)
-	}
-	return nil
-}
-
 // Request asks for a snapshot.
 type Request struct {
 	Source string // the id of a sandbox
@@ -174,8 +128,8 @@ type Request struct {
 }
 
 // Create keeps a sandbox, which goes on, and says how long it stood still. With
-// memory it has to run, and one that sleeps is woken. Kinds: Invalid, NotFound,
-// WrongState, SharedFiles, Unsupported (memory of a container), Conflict (the
+// memory it has to run, and one that sleeps is woken if its auto_wake allows that and
+// nothing else refuses the snapshot. Kinds: Invalid, NotFound, WrongState, SharedFiles, Unsupported (memory of a container), Conflict (the
 // name), OverQuota, Exhausted. After an error nothing is kept.
 func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, paused time.Duration, err error) {
 	if r.Name != "" {
@@ -183,17 +137,17 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 			return n, 0, err
 		}
 	}
-	b, release, err := s.hold(ctx, r.Source, r.Memory)
+	var k driver.Snapshotter
+	b, release, err := sandbox.Sandbox{}, func() {}, error(nil)
+	if r.Memory {
+		b, k, release, err = s.holdAwake(ctx, r.Source, func(b sandbox.Sandbox) error { return s.mayNote(ctx, r.Name, b) })
+	} else {
+		b, release, err = s.hold(ctx, r.Source)
+	}
 	if err != nil {
 		return n, 0, err
 	}
 	defer release()
-	var k driver.Snapshotter
-	if r.Memory {
-		if k, err = s.keeper(b); err != nil {
-			return n, 0, err
-		}
-	}
 	n = sandbox.Snapshot{
 		UID: sandbox.NewUID(), Name: r.Name, Tenant: b.Tenant, Source: b.ID, SourceUID: b.UID, Spec: b.Spec,
 		ImageDigest: b.ImageDigest, Driver: b.Driver, Memory: r.Memory,
@@ -253,20 +207,43 @@ func (s *Snapshots) note(ctx context.Context, n sandbox.Snapshot, b sandbox.Sand
 		return err
 	}
 	defer unlock()
-	has, err := s.cfg.Store.SnapshotUse(ctx, n.Tenant)
-	if err != nil {
+	// Until it is measured it counts as what its files take.
+	if n.DiskBytes, err = s.mayHave(ctx, b); err != nil {
 		return err
+	}
+	return s.cfg.Store.CreateSnapshot(ctx, n)
+}
+
+// mayHave refuses a snapshot that is more than the tenant of b may have, and returns
+// what the files of b take.
+func (s *Snapshots) mayHave(ctx context.Context, b sandbox.Sandbox) (bytes int64, err error) {
+	has, err := s.cfg.Store.SnapshotUse(ctx, b.Tenant)
+	if err != nil {
+		return 0, err
 	}
 	disk, err := s.cfg.Disks.Usage(ctx, b.DiskUID)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := decideQuota(s.cfg.Bounds, has, disk.Allocated); err != nil {
-		return err
+	return disk.Allocated, decideQuota(s.cfg.Bounds, has, disk.Allocated)
+}
+
+// mayNote is the error that a note would have now.
+func (s *Snapshots) mayNote(ctx context.Context, name string, b sandbox.Sandbox) error {
+	if name != "" {
+		_, err := s.cfg.Store.Snapshot(ctx, &b.Tenant, name)
+		if err == nil {
+			return errs.E(errs.Conflict, "a snapshot with the name %q exists already", name).Hint("remove it first, or choose another name")
+		}
+		if !errors.Is(err, errs.NotFound) {
+			return err
+		}
 	}
-	// Until it is measured it counts as what its files take.
-	n.DiskBytes = disk.Allocated
-	return s.cfg.Store.CreateSnapshot(ctx, n)
+	if b.Tenant == "" {
+		return nil
+	}
+	_, err := s.mayHave(ctx, b)
+	return err
 }
 
 // decideQuota is the rule of what a tenant may have of snapshots.
