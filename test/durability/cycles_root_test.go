@@ -165,13 +165,16 @@ func (w *worker) rollback(c *client, b *box, s *snapshot) bool {
 	return w.compare(c, b)
 }
 
-// rolledBack notes that a sandbox is what its target says.
+// rolledBack notes that a sandbox is what its target says. One that slept, and goes
+// back to files alone, is stopped as in the place of a sleep.
 func (w *worker) rolledBack(b *box) {
-	was := b.status
+	was, evicted := b.status, b.status == sleeping || b.evicted
 	b.becomes(stopped)
 	b.state = b.target.state.copied(b.target.memory)
-	if b.target.memory || was != stopped {
+	if b.target.memory || was == running {
 		b.status = running
+	} else {
+		b.evicted = evicted
 	}
 	b.target = nil
 	b.rollbacks++

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -23,7 +24,8 @@ type Replacement struct {
 	Origin Origin
 	// Prepare copies what the disk gets, while the sandbox is as before.
 	Prepare func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error)
-	// Runs: it runs afterwards; else it stays stopped.
+	// Runs: it runs afterwards; else it is stopped, and a use starts it if it would
+	// have made it run before.
 	Runs bool
 	// Half is why it is stopped while this is under way, and stays so when it
 	// breaks off.
@@ -33,13 +35,36 @@ type Replacement struct {
 	Done event.Payload
 }
 
+// replacing is a [Sandboxes.Replace] under way.
+type replacing struct {
+	*acts
+	how   Replacement
+	rests sandbox.Why // of one that does not run afterwards
+}
+
 // Replace gives a sandbox that the caller holds other files and another run, under
-// its own uid. When it returns an error, or was cut off by a crash, the sandbox
-// either goes on as before or is stopped for the reason of Half, with the files of
-// before or the new ones.
-func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacement) (sandbox.Sandbox, error) {
+// its own uid. One that rests is admitted as by a start before anything is done. When
+// it returns an error, or was cut off by a crash, the sandbox either goes on as before
+// or is stopped for the reason of Half, with the files of before or the new ones.
+func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacement) (_ sandbox.Sandbox, err error) {
 	if err := errors.Join(driver.Serves(s.cfg.Driver, b.Driver), s.cfg.Disks.Admit()); err != nil {
 		return b, err
+	}
+	if how.Runs && b.State != sandbox.Running {
+		booted, refused := s.admission.Reserve(b, admission.BootMemory)
+		if refused != nil {
+			return b, refused
+		}
+		defer booted()
+		defer func() {
+			if err != nil {
+				s.admission.Give(b.UID)
+			}
+		}()
+	}
+	act := &replacing{s.acts, how, requested()}
+	if decideUse(b.State, b.Cause, sandbox.AutoWakeIdle) {
+		act.rests = sandbox.Why{Cause: sandbox.CauseSleep, Reason: how.End}
 	}
 	by := scope.Actor(ctx)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -54,13 +79,13 @@ func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacem
 	}
 	defer files.Discard()
 	r := s.cfg.Live.Of(b.UID)
-	b, apart, err := s.takeApart(ctx, b, r, how)
+	b, apart, err := act.takeApart(ctx, b, r)
 	if err != nil && !apart {
 		return b, err
 	}
 	replaced := b
 	if err == nil {
-		replaced, err = s.putTogether(ctx, b, how, files, r != nil, event.New(b.UID, by, how.Done))
+		replaced, err = act.putTogether(ctx, b, files, event.New(b.UID, by, how.Done))
 	}
 	if err != nil {
 		undo, cancel := gate.Detached(ctx)
@@ -79,10 +104,10 @@ func broke(err error, is, hint string) error {
 }
 
 // takeApart ends a sandbox and removes all that its driver has of it. The row says
-// first what the sandbox is from then on. It is counted still when it had a run. An
+// first what the sandbox is from then on. It keeps its place when it is to run. An
 // error without apart leaves it as it was.
-func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Run, how Replacement) (_ sandbox.Sandbox, apart bool, err error) {
-	end := live.Ending{Reason: sandbox.EndStopped, Message: how.End}
+func (s *replacing) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Run) (_ sandbox.Sandbox, apart bool, err error) {
+	end := live.Ending{Reason: sandbox.EndStopped, Message: s.how.End}
 	was, goOn := b, func() {}
 	if r != nil {
 		goOn = r.GoOn
@@ -90,9 +115,9 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 		r.HangUp()
 	}
 	if b.State == sandbox.Stopped {
-		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half})
+		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: s.how.Half})
 	} else {
-		b, err = s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{Why: how.Half})
+		b, err = s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{Why: s.how.Half})
 	}
 	if err != nil {
 		goOn()
@@ -112,7 +137,9 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 	}
 	if r != nil {
 		r.Finish()
-		s.admission.Adopt(b) // it gave its place up, and is not done
+	}
+	if s.how.Runs {
+		s.admission.Adopt(b) // a run that is over has given its place up
 	}
 	if err := s.cfg.Live.EndExecs(ctx, b.UID, end); err != nil {
 		s.cfg.Log.Error("end the execs of a sandbox that is replaced", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
@@ -122,7 +149,7 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Ru
 }
 
 // takeBack takes back that a sandbox is stopped that runs or sleeps as it was.
-func (s *Sandboxes) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
+func (s *replacing) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	seen, err := s.inspect(ctx, was)
@@ -134,8 +161,8 @@ func (s *Sandboxes) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
 }
 
 // putTogether gives a sandbox that was taken apart its new files and its new run.
-func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Replacement, files storage.Restoration, counted bool, done sandbox.Event) (sandbox.Sandbox, error) {
-	b, err := s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half, Handle: []byte{}})
+func (s *replacing) putTogether(ctx context.Context, b sandbox.Sandbox, files storage.Restoration, done sandbox.Event) (sandbox.Sandbox, error) {
+	b, err := s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: s.how.Half, Handle: []byte{}})
 	if err != nil {
 		return b, err
 	}
@@ -145,20 +172,11 @@ func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Repl
 	if err := files.Restore(ctx); err != nil {
 		return b, err
 	}
-	if !how.Runs {
+	if !s.how.Runs {
 		s.admission.Give(b.UID)
-		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: requested()})
-		if err == nil {
-			s.cfg.Recorder.Note(ctx, done)
-		}
-		return b, err
+		return s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: s.rests, Events: []sandbox.Event{done}})
 	}
-	var booted func()
-	if counted {
-		booted, err = s.admission.Turn(ctx)
-	} else {
-		booted, err = s.admission.Take(ctx, b)
-	}
+	booted, err := s.admission.Turn(ctx)
 	if err != nil {
 		return b, err
 	}
@@ -167,10 +185,10 @@ func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Repl
 	if err != nil {
 		return b, err
 	}
-	if err := s.beginFrom(ctx, &b, img, how.Origin); err != nil {
+	if err := s.beginFrom(ctx, &b, img, s.how.Origin); err != nil {
 		return b, err
 	}
-	moved, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{Handle: b.Handle, Services: how.Origin.services(), Events: []sandbox.Event{done}})
+	moved, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{Handle: b.Handle, Services: s.how.Origin.services(), Events: []sandbox.Event{done}})
 	if err != nil {
 		return b, err
 	}

@@ -60,10 +60,12 @@ func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot) (lifecycle.O
 
 // Rollback puts a sandbox back to what it was when a snapshot was made, under its
 // own id: its files and, if the snapshot has it, its memory. What runs in it ends;
-// its history goes on. Kinds: NotFound, SharedFiles, Invalid (the sandbox is not
-// what the snapshot is of), WrongState, Exhausted. When it breaks off before anything
-// was taken away the sandbox runs on; later it is stopped, and its reason says to
-// repeat the rollback.
+// its history goes on. With memory it runs afterwards, and one that rests is admitted
+// like a start; with files alone one that slept is stopped as in place of a sleep.
+// Kinds: NotFound, SharedFiles, Invalid (the sandbox is not what the snapshot is of),
+// WrongState, Exhausted, LowMemory, OverQuota. When it is refused, or breaks off before
+// anything was taken away, the sandbox is as before; later it is stopped, and its
+// reason says to repeat the rollback.
 func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sandbox, error) {
 	b, release, err := s.hold(ctx, id)
 	if err != nil {
@@ -84,7 +86,7 @@ func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sand
 		return b, err
 	}
 	return s.cfg.Sandboxes.Replace(ctx, b, lifecycle.Replacement{
-		Origin: o, Runs: n.Memory || b.State != sandbox.Stopped,
+		Origin: o, Runs: n.Memory || b.State == sandbox.Running,
 		Prepare: func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error) {
 			return s.cfg.Disks.Prepare(ctx, disk, storage.Source{UID: n.UID})
 		},
