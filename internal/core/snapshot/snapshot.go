@@ -137,8 +137,11 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 			return n, 0, err
 		}
 	}
-	var k driver.Snapshotter
-	b, release, err := sandbox.Sandbox{}, func() {}, error(nil)
+	var (
+		b       sandbox.Sandbox
+		k       driver.Snapshotter
+		release func()
+	)
 	if r.Memory {
 		b, k, release, err = s.holdAwake(ctx, r.Source, func(b sandbox.Sandbox) error { return s.mayNote(ctx, r.Name, b) })
 	} else {
