@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -239,5 +241,64 @@ func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
 	}
 	if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.UID != second.UID || b.State != sandbox.Stopped {
 		t.Errorf("the second is %s, %v", b.State, err)
+	}
+}
+
+// TestAllWhoWaitedHearOfALoss: one wake serves all who come meanwhile, and each of
+// them is told that the memory was lost. Who comes later, or was served by a sandbox
+// that woke whole, is not.
+func TestAllWhoWaitedHearOfALoss(t *testing.T) {
+	w := newWorld(t)
+	a := w.create("a")
+	w.sleep("a", true)
+	began, open := make(chan struct{}), make(chan struct{})
+	w.faults.SetFail("Wake", errs.E(errs.NotFound, "the memory is damaged"))
+	w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Wake" {
+			close(began)
+			<-open
+		}
+	})
+	use := func() (string, error) {
+		ctx, lost := scope.WithLosses(w.ctx)
+		_, err := w.Execs().Run(ctx, "a", sandbox.ExecSpec{Shell: "true"}, -1, live.OutputCaps{})
+		return lost.Reason(), err
+	}
+	ensure := func() (string, error) {
+		ctx, lost := scope.WithLosses(w.ctx)
+		_, _, err := w.Sandboxes().EnsureRunning(ctx, "a", lifecycle.UseAny) // of another kind: it waits for its turn
+		return lost.Reason(), err
+	}
+	all := []func() (string, error){use, use, use, ensure}
+	told := make([]string, len(all))
+	var users sync.WaitGroup
+	for i, act := range all {
+		users.Go(func() {
+			var err error
+			if told[i], err = act(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-began
+	w.until("all of them wait", func() bool { return w.Sandboxes().Waiters(a.UID) == len(all) })
+	close(open)
+	users.Wait()
+	for i, reason := range told {
+		if want := w.get("a").Reason; reason == "" || reason != want {
+			t.Errorf("user %d was told %q, want %q", i, reason, want)
+		}
+	}
+	w.faults.SetBefore(nil)
+	w.faults.SetFail("Wake", nil)
+	for _, whole := range []bool{false, true} {
+		if whole {
+			w.sleep("a", true)
+		}
+		for _, act := range all {
+			if reason, err := act(); reason != "" || err != nil {
+				t.Errorf("after a sleep: %v; told %q, %v", whole, reason, err)
+			}
+		}
 	}
 }

@@ -42,6 +42,9 @@ type ExecSpec struct {
 	// [EndLost].
 	Secrets      map[string]string `json:"-"`
 	NeedsSecrets bool              `json:"needs_secrets,omitempty"` // it was given Secrets
+	// RestoreIncomplete is what was lost, and what not, of the sandbox that was woken
+	// to run this and whose memory was lost; "" otherwise.
+	RestoreIncomplete string `json:"restore_incomplete,omitempty"`
 }
 
 // WindowSize is a terminal's size in characters.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/coalesce"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -94,6 +95,10 @@ func (s *waker) ensureRunning(ctx context.Context, b sandbox.Sandbox, use Use) (
 	select {
 	case <-call.Done():
 		got, err := call.Result()
+		// Another may have begun the run that this use waited for.
+		if err == nil && (b.State != sandbox.Running || !got.box.StartedAt.Equal(b.StartedAt)) {
+			scope.NoteLoss(ctx, got.box)
+		}
 		return got.box, got.how, err
 	case <-ctx.Done():
 		return b, "", ctx.Err()

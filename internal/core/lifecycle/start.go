@@ -29,7 +29,9 @@ func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, erro
 	case sandbox.Running:
 		return s.upToDate(b), nil
 	case sandbox.Stopped, sandbox.Sleeping:
-		return s.rouse(ctx, b)
+		started, err := s.rouse(ctx, b)
+		scope.NoteLoss(ctx, started)
+		return started, err
 	default:
 		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
 	}

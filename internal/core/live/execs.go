@@ -105,7 +105,7 @@ func enter(ctx context.Context, r *Run, b sandbox.Sandbox, spec sandbox.ExecSpec
 		return nil, err
 	}
 	x := sandbox.Exec{
-		UID: cmp.Or(uid, sandbox.NewUID()), Box: b.UID, Spec: completeExec(spec, b.Spec),
+		UID: cmp.Or(uid, sandbox.NewUID()), Box: b.UID, Spec: completeExec(ctx, spec, b.Spec),
 		Status: sandbox.ExecPending, Actor: scope.Actor(ctx), CreatedAt: s.cfg.Now(),
 	}
 	// From the number on the exec exists, whether or not the caller waits.
@@ -138,8 +138,9 @@ func (s *Sandboxes) endUnstarted(ctx context.Context, x sandbox.Exec, exit sandb
 	return s.writeEnd(ctx, x, true)
 }
 
-// completeExec fills what a command leaves open.
-func completeExec(x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
+// completeExec fills what a command leaves open, and what the act that asks for it
+// found lost.
+func completeExec(ctx context.Context, x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
 	if x.Cwd == "" && x.Session == "" {
 		x.Cwd = sandbox.WorkspaceDir
 	} else if x.Cwd != "" && !path.IsAbs(x.Cwd) {
@@ -153,6 +154,9 @@ func completeExec(x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
 		x.Timeout = &limit
 	}
 	x.NeedsSecrets = len(x.Secrets) > 0
+	if x.Service == nil { // the daemon's own doing
+		x.RestoreIncomplete = scope.LossesOf(ctx).Reason()
+	}
 	return x
 }
 

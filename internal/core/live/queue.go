@@ -116,7 +116,7 @@ func (r *Run) Enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecS
 	}
 	defer unlock()
 	x := sandbox.Exec{
-		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
+		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(ctx, spec, b.Spec),
 		Status: sandbox.ExecPending, Actor: scope.Actor(ctx), CreatedAt: s.cfg.Now(),
 	}
 	numbered, err := r.execs.number()
