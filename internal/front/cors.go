@@ -20,6 +20,7 @@ func CORS(origins []string, next http.Handler) http.Handler {
 		AllowedHeaders: []string{"*"},
 		ExposedHeaders: append(connectcors.ExposedHeaders(),
 			"Content-Disposition", "Content-Length", "Content-Location", "Content-Range", "Location", "Mcp-Session-Id", "Retry-After",
+			RestoreIncomplete,
 			"X-Pagination-Next", "X-Pagination-Total", "X-Request-Id"),
 		MaxAge: 600,
 	}).Handler(next)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
@@ -131,7 +132,11 @@ func Handler(c Config, next http.Handler) http.Handler {
 			first()
 			c.Error(w, r, err)
 		}
-		r = r.WithContext(context.WithValue(auth.WithPrincipal(ctx, p), accountKey{}, w.account))
+		ctx = context.WithValue(auth.WithPrincipal(ctx, p), accountKey{}, w.account)
+		if !c.PassOn {
+			ctx, w.losses = scope.WithLosses(ctx)
+		}
+		r = r.WithContext(ctx)
 		next.ServeHTTP(w, r)
 	})
 }

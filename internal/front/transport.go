@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -43,7 +44,8 @@ type response struct {
 	// written (HTTP/2); otherwise only a write that it finds.
 	timed bool
 
-	account *account // nil: nothing is charged
+	losses  *scope.Losses // told in the header; nil: they are not
+	account *account      // nil: nothing is charged
 	// refused is why the answer was or is to be replaced; what the handler
 	// writes is then dropped.
 	refused error
@@ -61,6 +63,7 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *response) WriteHeader(status int) {
 	switch {
 	case status == http.StatusSwitchingProtocols:
+		w.tellLosses()
 		w.hijacked, w.sent, w.status = true, true, status
 	case status < http.StatusOK:
 	case w.dropped() || w.sent:
@@ -87,6 +90,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *response) send() {
 	if w.status != 0 && !w.sent {
 		w.sent = true
+		w.tellLosses()
 		w.ResponseWriter.WriteHeader(w.status)
 	}
 }

@@ -25,8 +25,9 @@ type call struct {
 	id       string // the session that it is for
 	language string // of code, where the call says so
 
-	began time.Time // when the session's sandbox began to run, as running saw it
-	again string    // why it began anew for this call; "": it did not
+	began  time.Time     // when the session's sandbox began to run, as running saw it
+	again  string        // why it began anew for this call; "": it did not, or losses says it
+	losses *scope.Losses // what the call found lost, whatever it did
 }
 
 // forSession reads which session a call is for.
@@ -97,10 +98,7 @@ func (c *call) running(ctx context.Context) error {
 	b, how, err := c.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.UseWell)
 	if err == nil {
 		c.began = b.StartedAt
-		switch {
-		case b.Cause == sandbox.CauseMemoryLost && how != lifecycle.EnsuredAlready:
-			c.again = b.Reason
-		case how == lifecycle.EnsuredStarted:
+		if how == lifecycle.EnsuredStarted {
 			c.again = startedAgain("it was stopped", was.Reason)
 		}
 	}
@@ -128,15 +126,24 @@ func startedAgain(what, why string) string {
 // It is asked when what the tool does has begun: the sandbox may have died after it
 // was found running, and what used it then started it.
 func (c *call) restarted(ctx context.Context) (string, error) {
+	err := c.lookBack(ctx)
+	return c.anew(), err
+}
+
+// anew is why the session began anew, as far as is known.
+func (c *call) anew() string { return cmp.Or(c.losses.Reason(), c.again) }
+
+// lookBack notes what ended the session since it was found running.
+func (c *call) lookBack(ctx context.Context) error {
 	id := c.id
 	b, err := c.core.Sandboxes().Get(ctx, id)
 	if err != nil || b.StartedAt.Equal(c.began) {
-		return c.again, err
+		return err
 	}
 	for after, more := int64(0), true; more; {
-		events, next, err := c.core.Events().List(ctx, id, after, 0, event.SandboxDied, event.SandboxStopped, event.SandboxWoken)
+		events, next, err := c.core.Events().List(ctx, id, after, 0, event.SandboxDied, event.SandboxStopped)
 		if err != nil {
-			return c.again, err
+			return err
 		}
 		after, more = next, len(events) > 0
 		for _, e := range events {
@@ -145,7 +152,7 @@ func (c *call) restarted(ctx context.Context) (string, error) {
 			}
 		}
 	}
-	return c.again, nil
+	return nil
 }
 
 // note keeps why the session began anew, if the event says so.
@@ -155,10 +162,6 @@ func (c *call) note(happened event.Payload) {
 		c.again = startedAgain("it died", p.Reason)
 	case event.Stopped:
 		c.again = startedAgain("it was stopped", p.Reason)
-	case event.Woken:
-		if p.RestoreIncomplete {
-			c.again = p.Reason
-		}
 	}
 }
 

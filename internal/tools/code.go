@@ -82,7 +82,7 @@ func executeCode(ctx context.Context, c *call) (Answer, error) {
 		return Answer{}, err
 	}
 	out := Executed{
-		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Again: c.again, Truncated: e.Truncated,
+		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Again: c.anew(), Truncated: e.Truncated,
 		DurationMS: e.Exec.Took().Milliseconds(),
 	}
 	if s, ok := e.Result["text/plain"]; ok {

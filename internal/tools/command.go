@@ -67,7 +67,7 @@ func executeTerminal(ctx context.Context, c *call) (Answer, error) {
 	if end == nil {
 		return Answer{}, errs.E(errs.Internal, "a command that has ended has no end")
 	}
-	out := TerminalOutput{ExitCode: -1, Again: c.again, Stdout: asUTF8(r.Stdout), Stderr: asUTF8(r.Stderr)}
+	out := TerminalOutput{ExitCode: -1, Again: c.anew(), Stdout: asUTF8(r.Stdout), Stderr: asUTF8(r.Stderr)}
 	if end.Code != nil {
 		out.ExitCode = *end.Code
 	}

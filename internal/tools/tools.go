@@ -22,6 +22,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/admission"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -171,12 +172,13 @@ func (s *Set) Run(ctx context.Context, t Tool, given Call) Answer {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.work, cancel)()
-	c := &call{Call: given, arguments: parseArguments(given.Arguments), set: s, core: s.core}
+	ctx, losses := scope.WithLosses(ctx)
+	c := &call{Call: given, arguments: parseArguments(given.Arguments), set: s, core: s.core, losses: losses}
 	c.long = given.Documents
 	a, err := t.run(ctx, c)
 	if err != nil {
 		a = Answer{Value: s.failure(ctx, t, c, err), Failed: true}
 	}
-	a.Session, a.Again = c.id, c.again
+	a.Session, a.Again = c.id, c.anew()
 	return a
 }

@@ -32,8 +32,21 @@ type answer struct {
 	extra []sdk.Content
 }
 
-// fit makes what a tool gives fit into a message.
+// fit makes what a tool gives fit into a message. Why the session began anew is text
+// beside a value that has no place for it.
 func fit(given tools.Answer) answer {
+	a := fitted(given)
+	if given.Again != "" && !bytes.Contains(encode(a.value), []byte(`"session_restarted":`)) {
+		a.extra = append(a.extra, &sdk.TextContent{Text: string(encode(restarted{given.Again}))})
+	}
+	return a
+}
+
+type restarted struct {
+	Again string `json:"session_restarted"`
+}
+
+func fitted(given tools.Answer) answer {
 	switch v := given.Value.(type) {
 	case tools.Executed:
 		return shown(given.Session, given.Exec, v)

@@ -62,6 +62,23 @@ func TestSessionThatWasStartedAgainWasNotTold(t *testing.T) {
 		}
 		d.Faults.SetFail("Wake", nil)
 	}
+	// One without a place for it in its answer says it in a text beside that.
+	for _, args := range []object{{"session_id": id}, {"session_id": id, "path": "nothing"}} {
+		act(t, d, id, "sleep")
+		d.Faults.SetFail("Wake", errs.E(errs.NotFound, "the memory is damaged"))
+		tool := "list_files"
+		if args["path"] != nil {
+			tool = "read_file"
+		}
+		for _, want := range []bool{true, false} {
+			_, res := call(t, s, tool, args)
+			text, _ := json.Marshal(res.Content[len(res.Content)-1])
+			if told := strings.Contains(string(text), "session_restarted") && strings.Contains(string(text), "memory"); told != want {
+				t.Errorf("%s = %s, want that it says so: %v", tool, text, want)
+			}
+		}
+		d.Faults.SetFail("Wake", nil)
+	}
 }
 
 // A session that dies at any moment of a call is told of: as a failure, or because

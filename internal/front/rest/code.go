@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -48,7 +47,7 @@ func (d *door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 	}
 	var e cell.Execution
 	return d.launch(ctx, in.exchange, in.ID, launch{
-		stream: in.Body.Stream, wait: in.Body.Wait, seconds: in.Body.WaitSeconds, path: codePath, ended: d.endedCode,
+		stream: in.Body.Stream, wait: in.Body.Wait, seconds: in.Body.WaitSeconds, below: "code", ended: d.endedCode,
 		start: func() (x sandbox.Exec, err error) {
 			e.Exec, err = d.Core.Code().Start(ctx, in.ID, r)
 			return e.Exec, err
@@ -59,10 +58,6 @@ func (d *door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 		},
 		answer: func(status int) { front.WriteJSON(in.w, status, executionJSON(e, time.Now())) },
 	})
-}
-
-func codePath(id string, seq int64) string {
-	return "/v1/sandboxes/" + id + "/code/" + strconv.FormatInt(seq, 10)
 }
 
 // endedCode is the cell as ended is the exec, with its output where that can

@@ -37,26 +37,27 @@ func (in *CodeInput) request() (cell.Request, error) {
 
 // Execution is a cell with what came of it so far.
 type Execution struct {
-	Seq             int64            `json:"seq" doc:"The cell is an exec of this number, with all that execs have."`
-	Status          string           `json:"status" enum:"pending,running,done,error" doc:"pending until the cells before it have ended."`
-	Success         bool             `json:"success" doc:"It ended without an exception."`
-	Kernel          string           `json:"kernel"`
-	Language        string           `json:"language,omitempty"`
-	Stdout          string           `json:"stdout"`
-	Stderr          string           `json:"stderr"`
-	ExecutionCount  int              `json:"execution_count" doc:"The kernel's number of the cell; 0 when it never ran."`
-	Result          MIMEBundle       `json:"result" nullable:"true" doc:"The value of the last expression in MIME types; null: none."`
-	Outputs         []DisplayOutput  `json:"outputs" nullable:"false" doc:"What the cell showed, in order."`
-	Error           *CodeError       `json:"error" doc:"The exception that ended it, or what else did; null: none."`
-	Reason          string           `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended; exited with an exception too."`
-	Message         string           `json:"message,omitempty" doc:"More about the end, for people."`
-	KernelRestarted string           `json:"kernel_restarted,omitempty" doc:"Why what earlier cells defined is gone."`
-	Truncated       map[string]int64 `json:"truncated,omitempty" doc:"The whole length in characters of fields that are cut; the whole output is at …/execs/{seq}/output."`
-	OutputPruned    bool             `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones, and is missing because of that."`
-	DurationMS      int64            `json:"duration_ms"`
-	CreatedAt       time.Time        `json:"created_at"`
-	StartedAt       *time.Time       `json:"started_at,omitempty"`
-	FinishedAt      *time.Time       `json:"finished_at,omitempty"`
+	Seq               int64            `json:"seq" doc:"The cell is an exec of this number, with all that execs have."`
+	Status            string           `json:"status" enum:"pending,running,done,error" doc:"pending until the cells before it have ended."`
+	Success           bool             `json:"success" doc:"It ended without an exception."`
+	Kernel            string           `json:"kernel"`
+	Language          string           `json:"language,omitempty"`
+	Stdout            string           `json:"stdout"`
+	Stderr            string           `json:"stderr"`
+	ExecutionCount    int              `json:"execution_count" doc:"The kernel's number of the cell; 0 when it never ran."`
+	Result            MIMEBundle       `json:"result" nullable:"true" doc:"The value of the last expression in MIME types; null: none."`
+	Outputs           []DisplayOutput  `json:"outputs" nullable:"false" doc:"What the cell showed, in order."`
+	Error             *CodeError       `json:"error" doc:"The exception that ended it, or what else did; null: none."`
+	Reason            string           `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended; exited with an exception too."`
+	Message           string           `json:"message,omitempty" doc:"More about the end, for people."`
+	KernelRestarted   string           `json:"kernel_restarted,omitempty" doc:"Why what earlier cells defined is gone."`
+	RestoreIncomplete string           `json:"restore_incomplete,omitempty" doc:"Given when the sandbox was woken for this and its memory was lost: what is gone, and what is not. The header Cubby-Restore-Incomplete of the answer says the same."`
+	Truncated         map[string]int64 `json:"truncated,omitempty" doc:"The whole length in characters of fields that are cut; the whole output is at …/execs/{seq}/output."`
+	OutputPruned      bool             `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones, and is missing because of that."`
+	DurationMS        int64            `json:"duration_ms"`
+	CreatedAt         time.Time        `json:"created_at"`
+	StartedAt         *time.Time       `json:"started_at,omitempty"`
+	FinishedAt        *time.Time       `json:"finished_at,omitempty"`
 }
 
 // MIMEBundle is one value by MIME type: a string of text or base64, or any
@@ -82,7 +83,7 @@ func executionJSON(e cell.Execution, now time.Time) Execution {
 	out := Execution{
 		Seq: x.Seq, Status: x.Status, Success: e.Success, Kernel: x.Kernel, Language: x.Language, Stdout: e.Stdout, Stderr: e.Stderr,
 		ExecutionCount: e.Count, Result: bundleJSON(e.Result), Outputs: make([]DisplayOutput, len(e.Outputs)), Reason: x.Reason, Message: x.Message,
-		KernelRestarted: e.KernelRestarted, Truncated: e.Truncated, OutputPruned: e.Pruned,
+		KernelRestarted: e.KernelRestarted, RestoreIncomplete: x.RestoreIncomplete, Truncated: e.Truncated, OutputPruned: e.Pruned,
 		DurationMS: x.DurationMS, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, FinishedAt: x.FinishedAt,
 	}
 	for i, o := range e.Outputs {

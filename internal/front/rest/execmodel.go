@@ -68,40 +68,41 @@ func waitTime(given *float64) (time.Duration, error) {
 
 // Exec is the canonical JSON of a command.
 type Exec struct {
-	Seq            int64              `json:"seq" doc:"1, 2, 3 … within the sandbox."`
-	Status         string             `json:"status" enum:"pending,running,done,error"`
-	Kind           execKind           `json:"kind,omitempty" doc:"The operation; absent for a plain command."`
-	Session        string             `json:"session,omitempty"`
-	Terminal       string             `json:"terminal,omitempty" doc:"The terminal whose program this is."`
-	Service        string             `json:"service,omitempty" doc:"The service whose run this is."`
-	Cmd            Command            `json:"cmd" doc:"Empty for a cell."`
-	Code           string             `json:"code,omitempty" doc:"Of a cell."`
-	Kernel         string             `json:"kernel,omitempty" doc:"The kernel that runs the cell."`
-	Language       string             `json:"language,omitempty" doc:"Of the kernel, as the cell asked for it."`
-	Cwd            string             `json:"cwd,omitempty"`
-	User           string             `json:"user,omitempty"`
-	Stdout         *string            `json:"stdout,omitempty"`
-	Stderr         *string            `json:"stderr,omitempty"`
-	StdoutEncoding string             `json:"stdout_encoding,omitempty" enum:"base64" doc:"Given when stdout is not UTF-8."`
-	StderrEncoding string             `json:"stderr_encoding,omitempty" enum:"base64" doc:"Given when stderr is not UTF-8."`
-	ExitCode       *int               `json:"exit_code" doc:"128 + signal when a signal ended it; null while it runs and when nobody knows."`
-	Signal         string             `json:"signal,omitempty" doc:"SIGKILL, for example."`
-	Reason         string             `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended."`
-	Message        string             `json:"message,omitempty" doc:"More about the end, for people."`
-	DurationMS     int64              `json:"duration_ms"`
-	Truncated      *httpapi.Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
-	Detail         any                `json:"detail,omitempty" doc:"What an operation was asked."`
-	Result         any                `json:"result,omitempty" doc:"What came of an operation."`
-	OutputPruned   bool               `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones; stdout and stderr are empty because of that."`
-	CreatedAt      time.Time          `json:"created_at"`
-	StartedAt      *time.Time         `json:"started_at,omitempty"`
-	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
+	Seq               int64              `json:"seq" doc:"1, 2, 3 … within the sandbox."`
+	Status            string             `json:"status" enum:"pending,running,done,error"`
+	Kind              execKind           `json:"kind,omitempty" doc:"The operation; absent for a plain command."`
+	Session           string             `json:"session,omitempty"`
+	Terminal          string             `json:"terminal,omitempty" doc:"The terminal whose program this is."`
+	Service           string             `json:"service,omitempty" doc:"The service whose run this is."`
+	Cmd               Command            `json:"cmd" doc:"Empty for a cell."`
+	Code              string             `json:"code,omitempty" doc:"Of a cell."`
+	Kernel            string             `json:"kernel,omitempty" doc:"The kernel that runs the cell."`
+	Language          string             `json:"language,omitempty" doc:"Of the kernel, as the cell asked for it."`
+	Cwd               string             `json:"cwd,omitempty"`
+	User              string             `json:"user,omitempty"`
+	Stdout            *string            `json:"stdout,omitempty"`
+	Stderr            *string            `json:"stderr,omitempty"`
+	StdoutEncoding    string             `json:"stdout_encoding,omitempty" enum:"base64" doc:"Given when stdout is not UTF-8."`
+	StderrEncoding    string             `json:"stderr_encoding,omitempty" enum:"base64" doc:"Given when stderr is not UTF-8."`
+	ExitCode          *int               `json:"exit_code" doc:"128 + signal when a signal ended it; null while it runs and when nobody knows."`
+	Signal            string             `json:"signal,omitempty" doc:"SIGKILL, for example."`
+	Reason            string             `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended."`
+	Message           string             `json:"message,omitempty" doc:"More about the end, for people."`
+	DurationMS        int64              `json:"duration_ms"`
+	Truncated         *httpapi.Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
+	Detail            any                `json:"detail,omitempty" doc:"What an operation was asked."`
+	Result            any                `json:"result,omitempty" doc:"What came of an operation."`
+	OutputPruned      bool               `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones; stdout and stderr are empty because of that."`
+	RestoreIncomplete string             `json:"restore_incomplete,omitempty" doc:"Given when the sandbox was woken for this and its memory was lost: what is gone, and what is not. The header Cubby-Restore-Incomplete of the answer says the same."`
+	CreatedAt         time.Time          `json:"created_at"`
+	StartedAt         *time.Time         `json:"started_at,omitempty"`
+	FinishedAt        *time.Time         `json:"finished_at,omitempty"`
 }
 
 func execJSON(e sandbox.Exec, now time.Time) Exec {
 	out := Exec{
 		Seq: e.Seq, Status: string(e.Status), Kind: execKind(e.Spec.Kind), Session: e.Spec.Session, Terminal: e.Spec.Terminal,
-		Detail: front.RawJSON(e.Spec.Detail), Result: front.RawJSON(e.Result), Cmd: asked(e.Spec), Cwd: e.Spec.Cwd, User: e.Spec.User,
+		Detail: front.RawJSON(e.Spec.Detail), Result: front.RawJSON(e.Result), Cmd: asked(e.Spec), Cwd: e.Spec.Cwd, User: e.Spec.User, RestoreIncomplete: front.LossText(e.Spec.RestoreIncomplete),
 		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
 	}
 	if c := e.Spec.Cell; c != nil {

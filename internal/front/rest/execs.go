@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -109,7 +108,7 @@ func (d *door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	}
 	var res live.Result
 	return d.launch(ctx, in.exchange, in.ID, launch{
-		stream: in.Body.Stream, wait: in.Body.Wait, seconds: in.Body.WaitSeconds, path: execPath, ended: d.ended,
+		stream: in.Body.Stream, wait: in.Body.Wait, seconds: in.Body.WaitSeconds, below: "execs", ended: d.ended,
 		start: func() (x sandbox.Exec, err error) {
 			res.Exec, err = d.Core.Execs().Start(ctx, in.ID, spec)
 			return res.Exec, err
@@ -120,10 +119,6 @@ func (d *door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 		},
 		answer: func(status int) { d.writeResult(ctx, in.w, status, res) },
 	})
-}
-
-func execPath(id string, seq int64) string {
-	return "/v1/sandboxes/" + id + "/execs/" + strconv.FormatInt(seq, 10)
 }
 
 func wantsEvents(accept string) bool { return httpapi.Accepts(accept, sse.MediaType) }

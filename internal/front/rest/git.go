@@ -189,7 +189,7 @@ func (d *door) git(ctx context.Context, x exchange, id string, run GitRun, op gi
 	status := http.StatusOK
 	if !res.Exec.Status.Finished() {
 		status = http.StatusAccepted
-		x.w.Header().Set("Location", execPath(id, res.Exec.Seq))
+		x.locate(id, "execs", res.Exec.Seq)
 	}
 	return stream(func() { d.writeResult(ctx, x.w, status, res) }), nil
 }

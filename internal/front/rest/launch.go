@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -15,11 +16,16 @@ type launch struct {
 	wait    *bool    // nil: true
 	seconds *float64 // nil: the default
 
-	path   func(id string, seq int64) string // where it is afterwards
+	below  string // where it is afterwards: "execs" or "code"
 	ended  endOf
 	start  func() (sandbox.Exec, error)
 	run    func(ctx context.Context, wait time.Duration) (sandbox.Exec, error)
 	answer func(status int) // writes what start or run returned last
+}
+
+// locate says where what a request started is found.
+func (e *exchange) locate(id, below string, seq int64) {
+	e.w.Header().Set("Location", "/v1/sandboxes/"+id+"/"+below+"/"+strconv.FormatInt(seq, 10))
 }
 
 // launch starts what l has, and answers with a stream of its output, with its
@@ -34,7 +40,7 @@ func (d *door) launch(ctx context.Context, to exchange, id string, l launch) (*s
 		if err != nil {
 			return nil, err
 		}
-		to.w.Header().Set("Location", l.path(id, x.Seq))
+		to.locate(id, l.below, x.Seq)
 		return stream(func() { d.followExec(ctx, to.w, id, x.Seq, 0, l.ended) }), nil
 	}
 	var x sandbox.Exec
@@ -53,7 +59,7 @@ func (d *door) launch(ctx context.Context, to exchange, id string, l launch) (*s
 	status := http.StatusOK
 	if !x.Status.Finished() {
 		status = http.StatusAccepted
-		to.w.Header().Set("Location", l.path(id, x.Seq))
+		to.locate(id, l.below, x.Seq)
 	}
 	return stream(func() { l.answer(status) }), nil
 }

@@ -53,13 +53,13 @@ func (d *door) installPackages(ctx context.Context, in *packagesRequest) (*strea
 		return nil, err
 	}
 	if follow {
-		in.w.Header().Set("Location", execPath(in.ID, res.Exec.Seq))
+		in.locate(in.ID, "execs", res.Exec.Seq)
 		return stream(func() { d.followExec(ctx, in.w, in.ID, res.Exec.Seq, 0, d.ended) }), nil
 	}
 	status := http.StatusOK
 	if !res.Exec.Status.Finished() {
 		status = http.StatusAccepted
-		in.w.Header().Set("Location", execPath(in.ID, res.Exec.Seq))
+		in.locate(in.ID, "execs", res.Exec.Seq)
 	}
 	return stream(func() { d.writeResult(ctx, in.w, status, res) }), nil
 }
