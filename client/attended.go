@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/deadline"
 )
 
 // killWait is how long a call goes on after its context ended, to learn which
@@ -23,7 +25,7 @@ func attended[P interface{ Cancel(context.Context) error }, T any](
 	starting := ctx
 	if kill {
 		var release context.CancelFunc
-		starting, release = outlive(ctx, killWait)
+		starting, release = deadline.Outlive(ctx, killWait)
 		defer release()
 	}
 	p, err := start(starting)
@@ -41,11 +43,4 @@ func attended[P interface{ Cancel(context.Context) error }, T any](
 		err = fmt.Errorf("%w; ending the operation: %w", err, kerr)
 	}
 	return got, err
-}
-
-// outlive returns a context that ends d after ctx.
-func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
-	return longer, func() { stop(); cancel() }
 }

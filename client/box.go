@@ -1,6 +1,10 @@
 package client
 
-import "context"
+import (
+	"context"
+
+	"github.com/cubbyhq/cubby/client/internal/deadline"
+)
 
 // Box is a sandbox with the client that it was made by, for programs that need
 // one sandbox: see [Create].
@@ -43,7 +47,7 @@ func (b *Box) Files() *Files { return b.Client.Files(b.ID) }
 // connections.
 func (b *Box) Close(ctx context.Context) error {
 	defer b.Client.Close()
-	closing, cancel := outlive(ctx, killWait)
+	closing, cancel := deadline.Outlive(ctx, killWait)
 	defer cancel()
 	return b.Client.Destroy(closing, b.ID)
 }

@@ -46,6 +46,7 @@ type Client struct {
 	token  string
 	http   *http.Client
 	resume time.Duration
+	onLoss func(id, lost string) // nil: nobody is told
 }
 
 // Option changes a client at its making.
@@ -62,6 +63,10 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // after its connection broke. The default is 60 seconds; 0 never tries.
 func WithResume(d time.Duration) Option { return func(c *Client) { c.resume = d } }
 
+// WithRestoreNotice has told called, with the sandbox's id, for every answer whose
+// request woke a sandbox and found its memory lost: what is gone, and what is not.
+func WithRestoreNotice(told func(id, lost string)) Option { return func(c *Client) { c.onLoss = told } }
+
 // New returns a client of the daemon at base, "http://host:port"; "" is
 // [DefaultURL]. It connects to nothing: a base that is not a URL is reported
 // by the first call.
@@ -77,6 +82,7 @@ func New(base string, opts ...Option) *Client {
 	if c.http == nil {
 		c.http = &http.Client{Transport: transport.New()}
 	}
+	c.http = transport.Noticing(c.http, c.onLoss)
 	return c
 }
 

@@ -89,7 +89,8 @@ type Execution struct {
 	Message string `json:"message,omitempty"` // for people
 	// KernelRestarted says why what earlier cells defined is gone; "": it is
 	// not.
-	KernelRestarted string `json:"kernel_restarted,omitempty"`
+	KernelRestarted   string `json:"kernel_restarted,omitempty"`
+	RestoreIncomplete string `json:"restore_incomplete,omitempty"` // what is gone, if the memory of the sandbox that it woke was lost
 	// Truncated has the whole length in characters of what is cut here; the
 	// whole is at [Process.Stream].
 	Truncated map[string]int64 `json:"truncated,omitempty"`

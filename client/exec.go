@@ -131,7 +131,8 @@ type Exec struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"` // for people
 	// DurationMS is the running time in milliseconds.
-	DurationMS float64 `json:"duration_ms,omitempty"`
+	DurationMS        float64 `json:"duration_ms,omitempty"`
+	RestoreIncomplete string  `json:"restore_incomplete,omitempty"` // what is gone, if the memory of the sandbox that it woke was lost
 	// Truncated counts bytes that were left out of Stdout and Stderr.
 	Truncated *Truncated `json:"truncated,omitempty"`
 	// OutputPruned says that the output was removed to make room for later

@@ -17,7 +17,7 @@ says what was lost.`,
 			return a.eachID(ids, asJSON, func(id string) error {
 				box, err := c.Wake(cmd.Context(), id)
 				if err == nil && box.RestoreIncomplete {
-					a.note("%s: %s", id, box.Reason)
+					a.noteLoss(id, box.Reason) // also of one that runs already
 				}
 				return err
 			})

@@ -1,5 +1,5 @@
 // Package deadline is the deadlines of connections whose reads and writes end with
-// contexts.
+// contexts, and of what outlives a context.
 package deadline
 
 import (
@@ -42,4 +42,11 @@ func (l *Limit) Passed() bool { return errors.Is(context.Cause(l.Context), os.Er
 func (l *Limit) End() {
 	l.Set(time.Time{})
 	l.cancel(nil)
+}
+
+// Outlive returns a context that ends d after ctx.
+func Outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return longer, func() { stop(); cancel() }
 }

@@ -52,6 +52,8 @@ export interface Execution {
   message?: string;
   /** Why what earlier cells defined is gone; absent when it is there. */
   kernelRestarted?: string;
+  /** What is gone and what is not, when the sandbox was woken for the cell and its memory was lost; else absent. */
+  restoreIncomplete?: string;
   /** The whole length in characters of what is cut here, by field. */
   truncated?: Record<string, number>;
   outputPruned?: boolean;

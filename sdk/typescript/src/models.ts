@@ -189,6 +189,8 @@ export interface ExecResult {
   /** The same for people. */
   message?: string;
   durationMs?: number;
+  /** What is gone and what is not, when the sandbox was woken for the command and its memory was lost; else absent. */
+  restoreIncomplete?: string;
   /** Bytes that are not in the answer. */
   truncated?: { stdout?: number; stderr?: number; rich?: number };
   /** The output was removed to make room for later ones. */

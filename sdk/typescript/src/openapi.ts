@@ -3430,6 +3430,8 @@ export interface components {
              * @enum {string}
              */
             reason?: "exited" | "timeout" | "oom" | "killed" | "disk_full" | "sandbox_destroyed" | "sandbox_stopped" | "container_died" | "lost" | "not_started" | "kernel_died";
+            /** @description Given when the sandbox was woken for this and its memory was lost: what is gone, and what is not. The header Cubby-Restore-Incomplete of the answer says the same. */
+            restore_incomplete?: string;
             /** @description What came of an operation. */
             result?: unknown;
             /**
@@ -3540,6 +3542,8 @@ export interface components {
              * @enum {string}
              */
             reason?: "exited" | "timeout" | "oom" | "killed" | "disk_full" | "sandbox_destroyed" | "sandbox_stopped" | "container_died" | "lost" | "not_started" | "kernel_died";
+            /** @description Given when the sandbox was woken for this and its memory was lost: what is gone, and what is not. The header Cubby-Restore-Incomplete of the answer says the same. */
+            restore_incomplete?: string;
             /** @description The value of the last expression in MIME types; null: none. */
             result: {
                 [key: string]: unknown;

@@ -162,6 +162,8 @@ class Execution(_Rich):
         reason: why it ended: ``exited``, ``timeout``, ``killed``, ``oom``, ``kernel_died``, ``not_started`` …
         message: more about the end, for people.
         kernel_restarted: why the kernel had to begin anew, so that what cells before defined is gone; else empty.
+        restore_incomplete: what is gone and what is not, when the sandbox was woken for the cell and its memory was lost;
+            else empty.
         truncated: fields that were cut, with their whole length in characters.
         output_pruned: the output was removed to make room for later ones.
     """
@@ -180,6 +182,7 @@ class Execution(_Rich):
     reason: Literal[EndReason, ""] = ""
     message: str = ""
     kernel_restarted: str = ""
+    restore_incomplete: str = ""
     truncated: dict[str, int] = field(default_factory=dict)
     output_pruned: bool = False
     duration_ms: float = 0.0

@@ -107,6 +107,8 @@ class ExecResult(Short):
             know.
         reason: why it ended: ``exited``, ``timeout``, ``oom``, ``killed``, ``container_died`` …
         message: more about the end, for people.
+        restore_incomplete: what is gone and what is not, when the sandbox was woken for the command and its memory was
+            lost; else empty.
         truncated: what is missing in the output; None when nothing is.
         output_pruned: the output was removed to make room for later commands'.
         detail: what an operation was asked; its result is in ``result``.
@@ -133,6 +135,7 @@ class ExecResult(Short):
     reason: Literal[EndReason, ""] = ""
     message: str = ""
     duration_ms: float = 0.0
+    restore_incomplete: str = ""
     truncated: Truncated | None = None
     output_pruned: bool = False
     detail: Any = None
