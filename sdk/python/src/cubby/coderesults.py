@@ -162,8 +162,8 @@ class Execution(_Rich):
         reason: why it ended: ``exited``, ``timeout``, ``killed``, ``oom``, ``kernel_died``, ``not_started`` …
         message: more about the end, for people.
         kernel_restarted: why the kernel had to begin anew, so that what cells before defined is gone; else empty.
-        restore_incomplete: what is gone and what is not, when the sandbox was woken for the cell and its memory was lost;
-            else empty.
+        restore_incomplete: what is gone and what is not, when the sandbox was woken for the cell and its memory was
+            lost; else empty.
         truncated: fields that were cut, with their whole length in characters.
         output_pruned: the output was removed to make room for later ones.
     """
