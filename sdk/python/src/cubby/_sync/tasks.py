@@ -34,7 +34,7 @@ class Tasks:
         prompt: str,
         *,
         agent: str | None = None,
-        command: Sequence[str] | None = None,
+        command: str | Sequence[str] | None = None,
         protocol: Literal["acp", "json-lines"] | None = None,
         model: str | None = None,
         cwd: str | None = None,
@@ -88,7 +88,7 @@ class Tasks:
         prompt: str,
         *,
         agent: str | None = None,
-        command: Sequence[str] | None = None,
+        command: str | Sequence[str] | None = None,
         protocol: Literal["acp", "json-lines"] | None = None,
         model: str | None = None,
         cwd: str | None = None,
@@ -105,7 +105,7 @@ class Tasks:
         Args:
             prompt: what the agent shall do.
             agent: ``"opencode"`` (default), ``"claude"``, ``"codex"`` or ``"gemini"``.
-            command: another agent, as a program and its arguments.
+            command: another agent, as a program and its arguments; a string is a program without any.
             protocol: what the command speaks on its standard streams: ``"acp"`` (default), the Agent Client Protocol,
                 or ``"json-lines"``, with the prompt as its last argument.
             model: as the agent names it; default the agent's own choice.
@@ -204,7 +204,7 @@ def _decode(data: object) -> Task:
 def _body(
     prompt: str,
     agent: str | None,
-    command: Sequence[str] | None,
+    command: str | Sequence[str] | None,
     protocol: str | None,
     model: str | None,
     cwd: str | None,
@@ -217,12 +217,12 @@ def _body(
     return compact(
         prompt=prompt,
         agent=agent,
-        command=None if command is None else [*command],
+        command=items(command),
         protocol=protocol,
         model=model,
         cwd=cwd,
         env=env,
-        secrets=None if secrets is None else items(secrets),
+        secrets=items(secrets),
         timeout_seconds=seconds(timeout),
         resume=resume,
         permissions=permissions,
