@@ -101,7 +101,7 @@ type Config struct {
 	AgentboxLimits     Limits `key:"agentbox-limits" usage:"limits of sandboxes made through agentbox's gRPC, as memory=4GiB,cpus=4,pids=512,disk=4GiB; what is left out is as in agentbox: 4GiB and 4 CPUs, or what the host has"`
 	SandboxedLimits    Limits `key:"sandboxed-limits" usage:"the same for sandboxed's POST /sandbox; as in sandboxed: 10GiB, 1024 processes and all CPUs of the host"`
 	ECSLimits          Limits `key:"ecs-sandbox-limits" usage:"the same for ecs-sandbox's POST /sandbox; what is left out is as for POST /v1/sandboxes"`
-	SandboxAgentLimits Limits `key:"sandbox-agent-limits" usage:"the same for sandboxes made over MCP with the six tools of sandbox-agent alone; as in sandbox-agent: 2GiB, 2 CPUs, 512 processes"`
+	SandboxAgentLimits Limits `key:"sandbox-agent-limits" usage:"the same for sandboxes made over MCP with the six tools of sandbox-agent alone; as in sandbox-agent: 2GiB, 2 CPUs, 512 processes; when it is set, also for those that the agent makes, which are otherwise as for POST /v1/sandboxes"`
 	MCPLimits          Limits `key:"mcp-limits" usage:"the same for sandboxes made over MCP; what is left out is as for POST /v1/sandboxes"`
 
 	HistoryRetention time.Duration `key:"history-retention" default:"168h" usage:"how long events and finished commands with their output are kept; 0: for ever"`

@@ -42,7 +42,10 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 	}
 	d.agent.settings = agentsettings.New(agentsettings.Config{Store: d.store, Environment: environment, Ask: asking, Log: d.log})
 	work, leave := context.WithCancel(context.Background())
-	hands := toolset.New(d.core, toolset.Config{Log: d.log, Life: context.Background(), Work: work, Base: func() string { return strings.TrimRight(d.baseURL(), "/") }})
+	hands := toolset.New(d.core, toolset.Config{
+		Log: d.log, Life: context.Background(), Work: work, Base: func() string { return strings.TrimRight(d.baseURL(), "/") },
+		Interface: agentInterface(d.cfg),
+	})
 	d.agent.journals = journals
 	d.agent.service = agent.New(agent.Config{
 		Store: d.store, Journals: journals, Log: d.log, Skills: skills, Leave: leave,

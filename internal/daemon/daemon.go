@@ -95,6 +95,7 @@ type options struct {
 	defaults   sandbox.Spec
 	plainDisks bool
 	supervisor []string
+	host       admission.Host
 	now        func() time.Time
 	getenv     func(string) string
 	asking     *agentsettings.Asking
@@ -114,6 +115,9 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 
 // WithPlainDisks makes sandboxes' disks directories without quota.
 func WithPlainDisks() Option { return func(o *options) { o.plainDisks = true } }
+
+// WithHost replaces what is measured of the machine, where it is not zero.
+func WithHost(h admission.Host) Option { return func(o *options) { o.host = h } }
 
 // WithTaskSupervisor replaces the program that does the tasks of coding agents.
 func WithTaskSupervisor(command ...string) Option { return func(o *options) { o.supervisor = command } }
@@ -277,7 +281,7 @@ func (d *Daemon) sandboxSettings(o options) (lifecycle.Settings, error) {
 		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
 		MemoryReserve: reserve, SleepDiskBytes: sleepDisk,
-		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto, TaskProgram: o.supervisor,
+		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto, TaskProgram: o.supervisor, Host: o.host,
 	}, nil
 }
 

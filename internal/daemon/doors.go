@@ -51,6 +51,16 @@ func interfaces(c config.Config) map[admission.Interface]admission.InterfaceLimi
 	}
 }
 
+// agentInterface is the way through which the agent makes sandboxes: sandbox-agent's
+// where the operator says what those get. Otherwise they are as cubby's own, which
+// are kept ready.
+func agentInterface(c config.Config) admission.Interface {
+	if c.SandboxAgentLimits == (config.Limits{}) {
+		return ""
+	}
+	return mcp.SixInterface
+}
+
 // downloadURL is where clients get what a sandbox exported.
 func (d *Daemon) downloadURL(b sandbox.Sandbox, name string) string {
 	base := strings.TrimRight(d.baseURL(), "/")

@@ -120,13 +120,13 @@ func (t *Thread) revived(ctx context.Context, b sandbox.Sandbox) (tools.Own, err
 	return own, nil
 }
 
-// create makes the own session. It asks for nothing that would keep it from being one
-// of those that are kept ready.
+// create makes the own session. Unless the operator gives such sessions limits of their
+// own, it asks for nothing that would keep it from being one of those that are kept ready.
 func (t *Thread) create(ctx context.Context, key ownKey, free vacancy) (tools.Own, error) {
 	var b sandbox.Sandbox
 	err := error(errs.Conflict)
 	for try := free.try; try < idTries && errors.Is(err, errs.Conflict); try++ {
-		b, err = t.core.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: key.id(try), Spec: sandbox.Spec{
+		b, err = t.core.Sandboxes().Create(ctx, lifecycle.CreateRequest{Interface: t.way, ID: key.id(try), Spec: sandbox.Spec{
 			Runtime: key.language, Thread: key.thread, AutoWake: sandbox.AutoWakeAlways,
 		}})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/coalesce"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/llm"
 	"github.com/cubbyhq/cubby/internal/tools"
 )
@@ -41,6 +42,9 @@ type Config struct {
 	// Base is where clients find the API, without a slash at the end; nil or "" makes
 	// addresses that are relative to it.
 	Base func() string
+	// Interface is the way through which sandboxes are made, which says what they may
+	// use; "" is cubby's own.
+	Interface admission.Interface
 }
 
 // Toolset is the tools for all threads.
@@ -48,6 +52,7 @@ type Toolset struct {
 	core  *core.Service
 	log   *slog.Logger
 	base  func() string
+	way   admission.Interface
 	set   *tools.Set
 	tools map[string]tools.Tool
 	list  []llm.Tool
@@ -63,7 +68,7 @@ func New(s *core.Service, c Config) *Toolset {
 		c.Base = func() string { return "" }
 	}
 	t := &Toolset{
-		core: s, log: c.Log, base: c.Base, tools: make(map[string]tools.Tool),
+		core: s, log: c.Log, base: c.Base, way: c.Interface, tools: make(map[string]tools.Tool),
 		set: tools.New(tools.Config{Core: s, Log: c.Log, Life: c.Life, Work: c.Work, OwnSessions: true, Bounds: bounds}),
 	}
 	for _, tool := range t.set.Tools(names...) {
@@ -125,7 +130,7 @@ func (t *Thread) Call(ctx context.Context, c loop.Call) (r loop.Result) {
 		}
 	}()
 	call := tools.Call{
-		Arguments: c.Arguments, Thread: t.name, Lent: t.options.Sandbox, Whole: true,
+		Arguments: c.Arguments, Thread: t.name, Lent: t.options.Sandbox, Whole: true, Interface: t.way,
 		Own: func(ctx context.Context, language string, make bool) (tools.Own, error) {
 			return t.own(ctx, language, make)
 		},

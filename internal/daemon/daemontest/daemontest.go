@@ -17,6 +17,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/daemon"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
@@ -39,6 +40,8 @@ type Options struct {
 	// Now is the clock that sandboxes' use and age are told by; nil is the
 	// real one.
 	Now func() time.Time
+	// Host is what the machine seems to have; zero fields are measured.
+	Host admission.Host
 	// Supervisor is the command that does the tasks of coding agents.
 	Supervisor []string
 	// Config changes the configuration.
@@ -101,6 +104,7 @@ func Start(t testing.TB, o Options) *Daemon {
 	faults := drivertest.NewFaulty(o.Drive(o.Driver))
 	options := []daemon.Option{
 		daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithTaskSupervisor(o.Supervisor...),
+		daemon.WithHost(o.Host),
 		daemon.WithEnvironment(func(name string) string { return o.Environ[name] }),
 		daemon.WithDefaults(sandbox.Spec{Isolation: sandbox.Container}), // the fake has no walls: the cheaper name
 	}
