@@ -111,6 +111,9 @@ type Display struct {
 	ID       string          `json:"display_id,omitempty"`
 }
 
+// String is short, for logs: the MIME types with their sizes.
+func (d Display) String() string { return fmt.Sprint(d.Data) }
+
 // CodeError is an exception in a cell.
 type CodeError struct {
 	Type      string `json:"type"`
@@ -148,6 +151,15 @@ func (e Execution) Err() error {
 		return nil
 	}
 	return &CellError{Execution: e}
+}
+
+// String is short, for logs: the number, and where it stands or how it ended.
+func (e Execution) String() string {
+	what := string(e.Status)
+	if e.Finished() && !e.Success {
+		what = (&CellError{Execution: e}).Error()
+	}
+	return fmt.Sprintf("cell %d: %s", e.Seq, oneLine(what))
 }
 
 // CellError is a cell that did not end well, or has not ended. Where the code
@@ -278,6 +290,27 @@ type CodeOutput struct {
 
 	// Next is the offset to go on from after this output.
 	Next int64
+}
+
+// String is short, for logs: what it is, and how much.
+func (o CodeOutput) String() string {
+	switch {
+	case o.Display != nil:
+		return fmt.Sprintf("display: %v", o.Display.Data)
+	case o.Result != nil:
+		return fmt.Sprintf("result: %v", o.Result)
+	case o.Error != nil:
+		return "error: " + oneLine(o.Error.Error())
+	case o.Clear != nil:
+		return "clear"
+	case o.Input != nil:
+		return "input: " + oneLine(o.Input.Prompt)
+	case o.Kernel != nil:
+		return "kernel: " + oneLine(o.Kernel.Reason)
+	case o.Done != nil:
+		return o.Done.String()
+	}
+	return fmt.Sprintf("%s: %d bytes", o.Stream, len(o.Text))
 }
 
 // ClearOutput asks to remove what was shown.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 )
 
@@ -27,6 +28,14 @@ type CodeCompletion struct {
 type CodeInspection struct {
 	Found bool              `json:"found"`
 	Data  map[string]string `json:"data"`
+}
+
+// String is short, for logs: whether there is something, and how much.
+func (i CodeInspection) String() string {
+	if !i.Found {
+		return "nothing is known"
+	}
+	return fmt.Sprintf("known, in %d bytes of text", len(i.Text()))
 }
 
 // Text is the plain text.

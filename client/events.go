@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -26,6 +27,14 @@ type Event struct {
 	Status  ExecStatus      `json:"status"`
 	Payload json.RawMessage `json:"payload,omitempty"` // what was asked, by kind
 	Result  json.RawMessage `json:"result,omitempty"`  // what came of it
+}
+
+// String is short, for logs: what it is about, and what came of it.
+func (e Event) String() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("event %d: %s: %s", e.Cursor, e.Kind, e.Status)
+	}
+	return fmt.Sprintf("event %d: %s %d: %s", e.Cursor, e.Kind, e.Seq, e.Status)
 }
 
 // Events returns up to limit entries after the cursor (0: from the start;

@@ -217,9 +217,9 @@ func (e Exec) String() string {
 }
 
 const (
-	maxCommandShown = 100
-	maxTail         = 2000
-	maxTailLines    = 20
+	maxLineShown = 100
+	maxTail      = 2000
+	maxTailLines = 20
 )
 
 // tail is the last lines of an output; "…" stands for those before.
@@ -302,9 +302,14 @@ func (c Cmd) String() string {
 		}
 		line = strings.Join(words, " ")
 	}
-	line = strings.Join(strings.Fields(line), " ")
-	if runes := []rune(line); len(runes) > maxCommandShown {
-		line = string(runes[:maxCommandShown-1]) + "…"
+	return oneLine(line)
+}
+
+// oneLine is text on one line, cut where it is long.
+func oneLine(text string) string {
+	line := strings.Join(strings.Fields(text), " ")
+	if runes := []rune(line); len(runes) > maxLineShown {
+		line = string(runes[:maxLineShown-1]) + "…"
 	}
 	return line
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -73,6 +74,11 @@ type GitChanges struct {
 	PatchEncoding string `json:"patch_encoding,omitempty"`
 }
 
+// String is short, for logs: how much it is.
+func (c GitChanges) String() string {
+	return fmt.Sprintf("%d files, %d lines added, %d deleted", len(c.Files)+c.Omitted, c.Additions, c.Deletions)
+}
+
 // GitFileDiff is how much one file changed.
 type GitFileDiff struct {
 	Path      string `json:"path"`
@@ -115,6 +121,9 @@ type GitRevision struct {
 	Subject   string    `json:"subject"`
 	Body      string    `json:"body,omitempty"`
 }
+
+// String is short, for logs: the commit and its subject.
+func (r GitRevision) String() string { return "commit " + r.Commit + ": " + oneLine(r.Subject) }
 
 // GitPerson is who made a commit, and when.
 type GitPerson struct {

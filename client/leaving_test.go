@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/client/task"
 )
 
 // TestExecLeft: what becomes of a command whose caller leaves, at every moment.
@@ -165,6 +166,53 @@ func TestShortTexts(t *testing.T) {
 	box := client.Sandbox{ID: "a", Status: client.Failed, Reason: "oom", Labels: map[string]string{"x": strings.Repeat("y", 1000)}}
 	if got := fmt.Sprint(box); got != "sandbox a: failed (oom)" {
 		t.Errorf("String() = %s", got)
+	}
+}
+
+// TestShortTextsOfLargeThings: so does everything else that can be large, also with
+// every verb that is used for logs.
+func TestShortTextsOfLargeThings(t *testing.T) {
+	long := strings.Repeat("é\n", 100<<10)
+	raw, err := json.Marshal(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plot := client.Bundle{"image/png": raw, "text/plain": raw}
+	many := client.Bundle{}
+	for i := range 1000 {
+		many[fmt.Sprintf("text/x-%d-%s", i, long[:100])] = raw
+	}
+	size := fmt.Sprint(len(raw))
+	cell := client.Execution{Seq: 3, Status: client.ExecDone, Success: true, Stdout: long, Stderr: long, Result: plot, Outputs: []client.Display{{Data: plot, Metadata: raw}}}
+	failed := cell
+	failed.Success, failed.Error = false, &client.CodeError{Type: "E", Message: long, Traceback: long}
+	ended := client.Exec{Seq: 7, Status: client.ExecError, Message: "it was killed", Stdout: long}
+	for _, tt := range []struct {
+		value any
+		want  string // its beginning
+	}{
+		{cell, "cell 3: done"}, {&cell, "cell 3: done"}, {failed, "cell 3: E: é é "},
+		{client.Execution{Seq: 3, Status: client.ExecRunning}, "cell 3: running"},
+		{client.Execution{Seq: 3, Status: client.ExecError, Reason: "timeout"}, "cell 3: the cell was ended: timeout"},
+		{plot, "image/png (" + size + " bytes), text/plain (" + size + " bytes)"}, {many, "text/x-0-é"}, {client.Bundle(nil), ""},
+		{client.Display{Data: plot, Metadata: raw}, "image/png ("},
+		{client.CodeOutput{Stream: "stdout", Text: long}, fmt.Sprintf("stdout: %d bytes", len(long))},
+		{client.CodeOutput{Display: &client.Display{Data: plot}}, "display: image/png ("}, {client.CodeOutput{Result: plot}, "result: image/png ("},
+		{client.CodeOutput{Error: failed.Error}, "error: E: é"}, {client.CodeOutput{Input: &client.InputRequest{Prompt: long}}, "input: é"},
+		{client.CodeOutput{Kernel: &client.KernelNotice{Reason: "oom"}}, "kernel: oom"}, {client.CodeOutput{Clear: &client.ClearOutput{}}, "clear"},
+		{client.CodeOutput{Done: &cell}, "cell 3: done"},
+		{client.CodeInspection{Found: true, Data: map[string]string{"text/plain": long}}, fmt.Sprintf("known, in %d bytes", len(long))},
+		{client.Output{Stream: "stderr", Data: []byte(long)}, fmt.Sprintf("stderr: %d bytes", len(long))}, {client.Output{Exit: &ended}, "exec 7: it was killed"},
+		{client.Event{Cursor: 9, Kind: "exec.finished", Seq: 2, Status: client.ExecDone, Payload: raw, Result: raw}, "event 9: exec.finished 2: done"},
+		{client.GitChanges{Files: make([]client.GitFileDiff, 1000), Additions: 5, Deletions: 6, Patch: long}, "1000 files, 5 lines added, 6 deleted"},
+		{client.GitCommitted{GitRevision: client.GitRevision{Commit: "abc", Subject: long, Body: long}, Changes: client.GitChanges{Patch: long}}, "commit abc: é"},
+		{task.Event{ID: 4, Type: task.MessageEvent, Data: raw}, "event 4: message, "},
+	} {
+		for _, verb := range []string{"%v", "%+v", "%s"} {
+			if got := fmt.Sprintf(verb, tt.value); !strings.HasPrefix(got, tt.want) || len(got) > 500 || strings.Contains(got, "\n") {
+				t.Errorf("%T as %s: %.300q of %d bytes, want %s", tt.value, verb, got, len(got), tt.want)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/url"
@@ -23,6 +24,14 @@ type Output struct {
 	Next int64
 	// Exit is how the command ended, without its output; only at the end.
 	Exit *Exec
+}
+
+// String is short, for logs: how much it is, or how the command ended.
+func (o Output) String() string {
+	if o.Exit != nil {
+		return o.Exit.String()
+	}
+	return fmt.Sprintf("%s: %d bytes", o.Stream, len(o.Data))
 }
 
 // Rich is the stream of what a cell shows beside text: each Data is one JSON

@@ -4,6 +4,8 @@ package display
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -12,6 +14,23 @@ import (
 // and for base64 of binary data, any value for types that end in json. A nil
 // Bundle is no value.
 type Bundle map[string]json.RawMessage
+
+// Format writes what the value comes in, with sizes and without the value, which may be
+// large: "image/png (4321 bytes), text/plain (12 bytes)".
+func (b Bundle) Format(s fmt.State, _ rune) {
+	const most = 5
+	types := b.Types()
+	for i, t := range types {
+		if i == most {
+			_, _ = fmt.Fprintf(s, ", and %d more", len(types)-most)
+			break
+		}
+		if i > 0 {
+			_, _ = io.WriteString(s, ", ")
+		}
+		_, _ = fmt.Fprintf(s, "%.50s (%d bytes)", strings.Join(strings.Fields(t), " "), len(b[t]))
+	}
+}
 
 // Types are the MIME types that the value comes in, sorted.
 func (b Bundle) Types() []string {

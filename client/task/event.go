@@ -32,6 +32,11 @@ const (
 	DoneEvent       = "done"       // Task, of which only the fields of its end are set; the last event
 )
 
+// String is short, for logs: the type, and how much it says.
+func (e Event) String() string {
+	return fmt.Sprintf("event %d: %s, %d bytes", e.ID, e.Type, len(e.Data))
+}
+
 // Value decodes what an event says, by its type; nil for a type that this version
 // does not know.
 func (e Event) Value() (any, error) {

@@ -9,7 +9,7 @@ import { type BodyOf, body, query } from './request.js';
 import { eventJSON, type ServerEvent } from './sse.js';
 import { readOutput, Stream, Texts } from './stream.js';
 import { path, streamCut, type Transport } from './transport.js';
-import { fromBase64, fromWire } from './wire.js';
+import { fromBase64, fromWire, shownShort } from './wire.js';
 
 /** A value by MIME type: text as it is, images and sound in base64, types that end in json as their value. */
 export type MimeBundle = Record<string, unknown>;
@@ -237,6 +237,12 @@ function executionFromWire(value: unknown): Execution {
     finished: { value: e.status === 'done' || e.status === 'error' },
     text: { value: typeof plain === 'string' ? plain : '' },
     png: { get: () => image && fromBase64(String(image['image/png']).replaceAll('\n', '')) },
+    ...shownShort('Execution', () => {
+      const { seq, status, success, reason, message, text, stdout, stderr } = e;
+      const error = e.error && [e.error.type, e.error.message].filter(Boolean).join(': ');
+      const outputs = e.outputs.length || undefined;
+      return { seq, status, success, reason, message, error, text, outputs, stdout, stderr };
+    }),
   });
 }
 

@@ -2,7 +2,7 @@
 
 import { isObject, malformed } from './errors.js';
 import type { components } from './openapi.js';
-import { fromWire, outputBytes } from './wire.js';
+import { fromWire, outputBytes, shownShort } from './wire.js';
 
 /** Where a sandbox stands in its life. A stopped one has its files. */
 export type Status = Wire['Sandbox']['status'];
@@ -415,5 +415,9 @@ export function execFromWire(value: unknown): ExecResult {
     stderrBytes: { get: bytes.stderr },
     finished: { value: finished },
     ok: { value: exec.status === 'done' && exec.exitCode === 0 },
+    ...shownShort('ExecResult', () => {
+      const { seq, status, kind, cmd, exitCode, reason, message, stdout, stderr } = exec;
+      return { seq, status, kind, cmd, exitCode, reason, message, stdout, stderr };
+    }),
   });
 }

@@ -5,6 +5,21 @@ import { isObject, malformed } from './errors.js';
 /** The name of the method by which Node's `console.log` shows an object. @internal */
 export const inspected: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
 
+/** The methods by which an object that may be large is shown as one short line. @internal */
+export function shownShort(name: string, fields: () => Record<string, unknown>): PropertyDescriptorMap {
+  const value = (): string => {
+    const parts = Object.entries(fields()).filter(([, v]) => v !== undefined && v !== null && v !== '');
+    return `${name}(${parts.map(([k, v]) => `${k}: ${short(v)}`).join(', ')})`;
+  };
+  return { toString: { value }, [inspected]: { value } };
+}
+
+function short(value: unknown): string {
+  const text = typeof value === 'string' && value.length > 80 ? `${value.slice(0, 79)}…` : value;
+  const json = JSON.stringify(text) ?? '';
+  return json.length > 200 ? `${json.slice(0, 199)}…` : json;
+}
+
 // Fields whose values are the user's or a format of their own: what is in them is passed as it is.
 const names = [
   'env',
