@@ -24,7 +24,9 @@ func TestVariablesOfOtherSystemsAreReadOrRefused(t *testing.T) {
 	}
 	for _, environ := range [][]string{
 		{"SANDBOXD_MEM_HEADROOM_PCT=15"}, {"SANDBOX_MEMORY_LIMIT=512m"}, {"CONTAINER_MAX_SESSIONS=5"}, {"SANDBOXD_POLLER_URL=x"},
-		{"SANDBOX_RUNTIME=runsc", "STORAGE_PATH=/x"}, {"SANDBOXD_IDLE_THRESHOLD_SECONDS=60", "CUBBY_IDLE_TIMEOUT=2m"},
+		{"SANDBOX_RUNTIME=runsc", "STORAGE_PATH=/x"}, {"SANDBOX_SECRET=s", "DEBUG=True", "DEV_MODE=True"}, {"CONTAINER_READ_ONLY_ROOTFS=true"},
+		{"CONTAINER_PIDS_LIMIT=5", "POSTGRES_USER=u", "POSTGRES_PASSWORD=p", "POSTGRES_DB=d", "POSTGRES_HOST=h", "POSTGRES_PORT=5432", "AUTH_TYPE=noop"},
+		{"SANDBOXD_IDLE_THRESHOLD_SECONDS=60", "CUBBY_IDLE_TIMEOUT=2m"},
 	} {
 		_, err := config.Load(nil, environ)
 		if err == nil || errs.KindOf(err) != errs.Invalid {
@@ -39,7 +41,7 @@ func TestVariablesOfOtherSystemsAreReadOrRefused(t *testing.T) {
 		}
 	}
 	// What any program could have is none of cubby's business.
-	if _, err := config.Load(nil, []string{"STORAGE_PATH=/x", "HTTP_PORT=80", "SANDBOX_MEMORY_LIMIT="}); err != nil {
+	if _, err := config.Load(nil, []string{"STORAGE_PATH=/x", "HTTP_PORT=80", "POSTGRES_HOST=db", "POSTGRES_PASSWORD=x", "AUTH_TYPE=noop", "DEBUG=1", "DEV_MODE=True", "SANDBOX_MEMORY_LIMIT="}); err != nil {
 		t.Errorf("names that other programs have = %v", err)
 	}
 }
