@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/texts"
 )
 
 // CodeRequest is one cell: code that a kernel of the sandbox runs. What a cell
@@ -104,30 +106,6 @@ type Execution struct {
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
-// Display is a value that a cell showed.
-type Display struct {
-	Data     Bundle          `json:"data"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-	ID       string          `json:"display_id,omitempty"`
-}
-
-// String is short, for logs: the MIME types with their sizes.
-func (d Display) String() string { return fmt.Sprint(d.Data) }
-
-// CodeError is an exception in a cell.
-type CodeError struct {
-	Type      string `json:"type"`
-	Message   string `json:"message"`
-	Traceback string `json:"traceback"`
-}
-
-func (e *CodeError) Error() string {
-	if e.Message == "" {
-		return e.Type
-	}
-	return e.Type + ": " + e.Message
-}
-
 // Finished reports whether nothing will change any more.
 func (e Execution) Finished() bool { return e.Status == ExecDone || e.Status == ExecError }
 
@@ -159,7 +137,7 @@ func (e Execution) String() string {
 	if e.Finished() && !e.Success {
 		what = (&CellError{Execution: e}).Error()
 	}
-	return fmt.Sprintf("cell %d: %s", e.Seq, oneLine(what))
+	return fmt.Sprintf("cell %d: %s", e.Seq, texts.Line(what))
 }
 
 // CellError is a cell that did not end well, or has not ended. Where the code
@@ -300,36 +278,17 @@ func (o CodeOutput) String() string {
 	case o.Result != nil:
 		return fmt.Sprintf("result: %v", o.Result)
 	case o.Error != nil:
-		return "error: " + oneLine(o.Error.Error())
+		return "error: " + texts.Line(o.Error.Error())
 	case o.Clear != nil:
 		return "clear"
 	case o.Input != nil:
-		return "input: " + oneLine(o.Input.Prompt)
+		return "input: " + texts.Line(o.Input.Prompt)
 	case o.Kernel != nil:
-		return "kernel: " + oneLine(o.Kernel.Reason)
+		return "kernel: " + texts.Line(o.Kernel.Reason)
 	case o.Done != nil:
 		return o.Done.String()
 	}
 	return fmt.Sprintf("%s: %d bytes", o.Stream, len(o.Text))
-}
-
-// ClearOutput asks to remove what was shown.
-type ClearOutput struct {
-	Wait bool `json:"wait"`
-}
-
-// InputRequest is a question of a cell.
-type InputRequest struct {
-	Prompt   string `json:"prompt"`
-	Password bool   `json:"password"`
-}
-
-// KernelNotice is about the kernel under a cell.
-type KernelNotice struct {
-	// Restarted: what ran before this cell is forgotten. Otherwise the kernel
-	// ended under the cell.
-	Restarted bool   `json:"restarted"`
-	Reason    string `json:"reason"`
 }
 
 // StreamCode runs a cell and follows what it shows. The last item has Done

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/client/internal/texts"
 )
 
 // ExecOptions is one command to run. Exactly one of Argv and Shell is set;
@@ -183,7 +183,7 @@ func (e *ExitError) Error() string {
 	if line := e.Exec.Cmd.String(); line != "" {
 		what += ": " + line
 	}
-	if said := tail(e.Exec.Stderr); said != "" {
+	if said := texts.Tail(e.Exec.Stderr); said != "" {
 		what += "\n" + said
 	}
 	return what
@@ -216,26 +216,6 @@ func (e Exec) String() string {
 	return fmt.Sprintf("exec %d: %s", e.Seq, what)
 }
 
-const (
-	maxLineShown = 100
-	maxTail      = 2000
-	maxTailLines = 20
-)
-
-// tail is the last lines of an output; "…" stands for those before.
-func tail(text string) string {
-	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
-	lines := strings.Split(text, "\n")
-	end := strings.Join(lines[max(0, len(lines)-maxTailLines):], "\n")
-	if len(end) > maxTail {
-		end = strings.ToValidUTF8(end[len(end)-maxTail:], "")
-	}
-	if len(end) < len(text) {
-		end = "…" + end
-	}
-	return end
-}
-
 // UnmarshalJSON decodes output that came as base64 because it is not UTF-8.
 func (e *Exec) UnmarshalJSON(data []byte) error {
 	type plain Exec
@@ -248,10 +228,10 @@ func (e *Exec) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	var err error
-	if e.Stdout, err = decodeText(e.Stdout, w.StdoutEncoding); err != nil {
+	if e.Stdout, err = texts.Decode(e.Stdout, w.StdoutEncoding); err != nil {
 		return fmt.Errorf("stdout: %w", err)
 	}
-	if e.Stderr, err = decodeText(e.Stderr, w.StderrEncoding); err != nil {
+	if e.Stderr, err = texts.Decode(e.Stderr, w.StderrEncoding); err != nil {
 		return fmt.Errorf("stderr: %w", err)
 	}
 	return nil
@@ -266,24 +246,9 @@ func (e Exec) MarshalJSON() ([]byte, error) {
 		StdoutEncoding string `json:"stdout_encoding,omitempty"`
 		StderrEncoding string `json:"stderr_encoding,omitempty"`
 	}{plain: plain(e)}
-	w.Stdout, w.StdoutEncoding = encodeText(e.Stdout)
-	w.Stderr, w.StderrEncoding = encodeText(e.Stderr)
+	w.Stdout, w.StdoutEncoding = texts.Encode(e.Stdout)
+	w.Stderr, w.StderrEncoding = texts.Encode(e.Stderr)
 	return plainJSON(w)
-}
-
-func encodeText(s string) (text, encoding string) {
-	if utf8.ValidString(s) {
-		return s, ""
-	}
-	return base64.StdEncoding.EncodeToString([]byte(s)), "base64"
-}
-
-func decodeText(s, encoding string) (string, error) {
-	if encoding != "base64" {
-		return s, nil
-	}
-	b, err := base64.StdEncoding.DecodeString(s)
-	return string(b), err
 }
 
 // Cmd is a command as it was given: a line of shell, or argv.
@@ -298,31 +263,11 @@ func (c Cmd) String() string {
 	if line == "" {
 		words := make([]string, len(c.Argv))
 		for i, a := range c.Argv {
-			words[i] = quote(a)
+			words[i] = texts.Quote(a)
 		}
 		line = strings.Join(words, " ")
 	}
-	return oneLine(line)
-}
-
-// oneLine is text on one line, cut where it is long.
-func oneLine(text string) string {
-	line := strings.Join(strings.Fields(text), " ")
-	if runes := []rune(line); len(runes) > maxLineShown {
-		line = string(runes[:maxLineShown-1]) + "…"
-	}
-	return line
-}
-
-// quote writes an argument as a shell would read it.
-func quote(arg string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./-_", r)
-	}
-	if arg != "" && strings.TrimLeftFunc(arg, plain) == "" {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'"'"'`) + "'"
+	return texts.Line(line)
 }
 
 // UnmarshalJSON takes a string or an array of strings.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/texts"
 )
 
 // GitLogin is what a remote asks for. It goes with one operation and is kept
@@ -123,7 +125,7 @@ type GitRevision struct {
 }
 
 // String is short, for logs: the commit and its subject.
-func (r GitRevision) String() string { return "commit " + r.Commit + ": " + oneLine(r.Subject) }
+func (r GitRevision) String() string { return "commit " + r.Commit + ": " + texts.Line(r.Subject) }
 
 // GitPerson is who made a commit, and when.
 type GitPerson struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/client/internal/sse"
+	"github.com/cubbyhq/cubby/client/internal/texts"
 )
 
 // Image is a root filesystem that sandboxes start from.
@@ -150,7 +151,7 @@ func imageProgress(ev sse.Event) (ImageProgress, error) {
 	err := json.Unmarshal(ev.Data, &piece)
 	if err == nil {
 		var text string
-		text, err = decodeText(piece.Data, piece.Encoding)
+		text, err = texts.Decode(piece.Data, piece.Encoding)
 		p.Printed = []byte(text)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client/internal/backoff"
 	"github.com/cubbyhq/cubby/client/internal/sse"
+	"github.com/cubbyhq/cubby/client/internal/texts"
 )
 
 // Output is one piece of what a command printed, or its end.
@@ -44,7 +45,7 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	if o.Exit != nil {
 		return plainJSON(map[string]any{"exit": o.Exit, "offset": o.Offset})
 	}
-	text, encoding := encodeText(string(o.Data))
+	text, encoding := texts.Encode(string(o.Data))
 	return plainJSON(struct {
 		Stream   string `json:"stream"`
 		Data     string `json:"data"`
@@ -95,7 +96,7 @@ func outputOf(ev sse.Event, after int64) (Output, bool, error) {
 		if err := json.Unmarshal(ev.Data, &w); err != nil {
 			return Output{}, false, badEvent(err)
 		}
-		text, err := decodeText(w.Data, w.Encoding)
+		text, err := texts.Decode(w.Data, w.Encoding)
 		if err != nil {
 			return Output{}, false, badEvent(err)
 		}

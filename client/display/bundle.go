@@ -1,4 +1,5 @@
-// Package display is what cells show: values in several MIME types.
+// Package display is what cells show: values in several MIME types, and what stands beside
+// them.
 package display
 
 import (

@@ -182,6 +182,7 @@ func places() map[string]place {
 		"client/internal/pack":      {only: []string{}, by: []string{"client"}},
 		"client/settings":           {only: []string{"client"}},
 		"client/internal/sse":       {only: []string{}, by: []string{"client", "client/agent"}},
+		"client/internal/texts":     {only: []string{}, by: []string{"client"}},
 		"client/internal/transport": {only: []string{}, by: []string{"client"}},
 		"client/internal/unpack":    {only: []string{}, by: []string{"client"}},
 		// A command does what any client could; serve, image, doctor and bench
