@@ -33,6 +33,17 @@ const DiedPrefix = "CONTAINER_DIED: "
 // Died reports whether the sandbox ended by itself, also for want of memory.
 func (c Cause) Died() bool { return c == CauseDied || c == CauseOOM }
 
+// OfTheEngine reports whether a sandbox rests because the engine stopped it by itself, or
+// stopped it where it was to sleep: nobody has told it to rest.
+func (c Cause) OfTheEngine() bool {
+	switch c {
+	case CauseSleep, CauseIdle, CauseMemory, CauseMemoryLost, CauseShutdown, CauseEvicted, CauseInterrupted:
+		return true
+	case CauseNone, CauseRequest, CauseLifetime, CauseUndone, CauseRollback, CauseDied, CauseOOM:
+	}
+	return false
+}
+
 // Why is a cause and its reason.
 type Why struct {
 	Cause  Cause

@@ -16,12 +16,5 @@ func decideUse(state sandbox.State, cause sandbox.Cause, auto sandbox.AutoWake) 
 	case auto == sandbox.AutoWakeAlways:
 		return true
 	}
-	switch cause {
-	case sandbox.CauseSleep, sandbox.CauseIdle, sandbox.CauseMemory, sandbox.CauseMemoryLost,
-		sandbox.CauseShutdown, sandbox.CauseEvicted, sandbox.CauseInterrupted:
-		return true
-	case sandbox.CauseNone, sandbox.CauseRequest, sandbox.CauseLifetime, sandbox.CauseUndone, sandbox.CauseRollback,
-		sandbox.CauseDied, sandbox.CauseOOM:
-	}
-	return false
+	return cause.OfTheEngine()
 }
