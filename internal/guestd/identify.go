@@ -139,15 +139,14 @@ const maxNamesFile = 1 << 20
 // It is half of what a sandbox from the pool waits for: this takes five system calls,
 // and a file of package os ten.
 func rewrite(path string, change func([]byte) []byte) error {
-	fd, err := -1, error(unix.EINTR)
-	for err == unix.EINTR {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	for errors.Is(err, unix.EINTR) {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	}
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.ELOOP, unix.ENXIO, unix.EISDIR:
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EISDIR) {
 		return nil
-	default:
+	}
+	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
@@ -186,7 +185,7 @@ func whole(data []byte, call func(part []byte, at int64) (int, error)) (done int
 	for done < len(data) {
 		n, err := call(data[done:], int64(done))
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil || n == 0:
 			return done, err
 		default:
