@@ -63,8 +63,9 @@ func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h
 // after its connection broke. The default is 60 seconds; 0 never tries.
 func WithResume(d time.Duration) Option { return func(c *Client) { c.resume = d } }
 
-// WithRestoreNotice has told called, with the sandbox's id, for every answer whose
-// request woke a sandbox and found its memory lost: what is gone, and what is not.
+// WithRestoreNotice has told called for every answer whose request woke a sandbox and
+// found its memory lost: what is gone, and what is not. The id is "" where the request
+// names the sandbox in its body alone, as that for a snapshot.
 func WithRestoreNotice(told func(id, lost string)) Option { return func(c *Client) { c.onLoss = told } }
 
 // New returns a client of the daemon at base, "http://host:port"; "" is

@@ -59,7 +59,7 @@ type app struct {
 	mu       sync.Mutex
 	onSignal func(os.Signal) // nil: the default; guarded by mu
 	signaled os.Signal       // the last signal that the default saw; guarded by mu
-	losses   map[string]bool // sandboxes whose losses were noted; guarded by mu
+	losses   map[string]bool // what was noted of them; guarded by mu
 }
 
 // relay brings signals to whoever wants them: by default the first one ends
@@ -211,18 +211,22 @@ func (a *app) client() *client.Client {
 	return client.New(base, client.WithToken(a.getenv("CUBBY_TOKEN")), client.WithRestoreNotice(a.noteLoss))
 }
 
-// noteLoss notes once what a sandbox has lost that a command woke, whichever it is.
+// noteLoss notes once what a sandbox has lost that a command woke, whichever it is. Not
+// every path names the sandbox.
 func (a *app) noteLoss(id, lost string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.losses[id] {
-		return
+	if id != "" {
+		lost = id + ": " + lost
 	}
+	a.mu.Lock()
+	told := a.losses[lost]
 	if a.losses == nil {
 		a.losses = map[string]bool{}
 	}
-	a.losses[id] = true
-	a.note("%s: %s", id, lost)
+	a.losses[lost] = true
+	a.mu.Unlock()
+	if !told {
+		a.note("%s", lost)
+	}
 }
 
 // getenv is a variable of the environment, "" when it is not set.

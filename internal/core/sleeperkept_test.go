@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -126,4 +128,41 @@ func TestForkOfASleeperTakesTheLastPlaces(t *testing.T) {
 	if b := w.get("a"); b.State != sandbox.Running {
 		t.Errorf("the parent is %s", b.State)
 	}
+}
+
+// One that is being woken has its place already: it was counted twice, and the fork was
+// refused.
+func TestForkOfOneThatIsBeingWokenTakesTheLastPlaces(t *testing.T) {
+	w := newWorld(t, func(c *core.Config) {
+		c.Sandboxes.Caps.All, c.Sandboxes.Caps.OfTenant = 2, 2
+		c.Sandboxes.MemoryReserve = 1 << 30
+		c.Sandboxes.MemAvailable = func() (int64, error) { return 1<<30 + 128<<20, nil }
+	})
+	a := w.createAlone("acme", "talk", "a", sandbox.Spec{})
+	w.sleep("a", false)
+	wakes, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Wake" {
+			once.Do(func() { close(wakes); <-goOn })
+		}
+	})
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		if _, err := w.Sandboxes().Wake(w.ctx, "a"); err != nil {
+			t.Errorf("Wake = %v", err)
+		}
+	})
+	<-wakes
+	forked := make(chan error, 1)
+	beside.Go(func() {
+		_, err := w.Snapshots().Fork(w.ctx, "a", 1, nil)
+		forked <- err
+	})
+	w.until("the fork waits for the wake", func() bool { return w.Sandboxes().Waiters(a.UID) == 1 || len(forked) > 0 })
+	close(goOn)
+	if err := <-forked; err != nil {
+		t.Errorf("Fork = %v", err)
+	}
+	beside.Wait()
 }

@@ -148,14 +148,18 @@ func (a *Controller) Reserve(b sandbox.Sandbox, memory int64) (booted func(), er
 }
 
 // CheckAll is the error that the last of n sandboxes like b would get, if they all
-// booted now. It reserves nothing.
-func (a *Controller) CheckAll(b sandbox.Sandbox, n int) error {
+// booted now, and a sleeper with them, unless that has its place already because it is
+// being woken. It reserves nothing.
+func (a *Controller) CheckAll(sleeper sandbox.UID, b sandbox.Sandbox, n int) error {
 	available, err := a.measure()
 	if err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if _, wakes := a.taken[sleeper]; !wakes {
+		n++
+	}
 	return a.admits(placeOf(b), n-1, available, int64(n)*BootMemory)
 }
 

@@ -58,7 +58,7 @@ func (s *Sandboxes) CreateAll(ctx context.Context, all []sandbox.Sandbox, parent
 
 // MayCreateAll is the error that a CreateAll of copies of a sleeper would have now,
 // beside the place that it needs itself: so that nobody wakes it for nothing.
-func (s *Sandboxes) MayCreateAll(ctx context.Context, all []sandbox.Sandbox) error {
+func (s *Sandboxes) MayCreateAll(ctx context.Context, sleeper sandbox.UID, all []sandbox.Sandbox) error {
 	unlock, err := s.creator.lockVacant(ctx, all)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Sandboxes) MayCreateAll(ctx context.Context, all []sandbox.Sandbox) err
 		return err
 	}
 	defer leave()
-	return s.admission.CheckAll(all[0], len(all)+1)
+	return s.admission.CheckAll(sleeper, all[0], len(all))
 }
 
 // lockVacant locks ids that nobody uses. Always in the same order: of two that

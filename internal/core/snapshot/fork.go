@@ -52,7 +52,7 @@ func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string
 		}
 	}
 	parent, k, release, err := s.holdAwake(ctx, id, func(parent sandbox.Sandbox) error {
-		return s.cfg.Sandboxes.MayCreateAll(ctx, copiesOf(parent, all, nil))
+		return s.cfg.Sandboxes.MayCreateAll(ctx, parent.UID, copiesOf(parent, all, nil))
 	})
 	if err != nil {
 		return Forked{}, err

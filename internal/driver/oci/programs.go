@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/embedded"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -107,6 +109,9 @@ func (p *programs) provide(n *note, renew bool) error {
 		{&n.Runtime, func() (program, error) { return p.runtime(n.Isolation) }},
 	} {
 		_, gone := os.Stat(needed.program.Path)
+		if gone != nil && !renew && !errors.Is(gone, fs.ErrNotExist) && !errors.Is(gone, unix.ENOTDIR) {
+			return errs.E(errs.Unavailable, "the sandbox's programs cannot be looked for").Because(gone)
+		}
 		if gone == nil && (!renew || needed.program.Digest == "") {
 			continue
 		}

@@ -49,7 +49,7 @@ func (b box) record() (record, bool, error) {
 		return record{}, false, nil
 	}
 	if err != nil {
-		return record{}, false, err
+		return record{}, false, errs.E(errs.Unavailable, "the note of the sandbox's run cannot be read").RetryAfter(5 * time.Second).Because(err)
 	}
 	var r record
 	if len(data) == 0 || data[0] == 0 {

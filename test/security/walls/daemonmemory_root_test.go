@@ -28,8 +28,9 @@ func TestMemoryOfADaemonOfRealSandboxes(t *testing.T) {
 	d := harness.Start(t, harness.Options{})
 	c := client.New(d.URL)
 	address := strings.TrimPrefix(d.URL, "http://")
-	// begin sends a question and reads the beginning of its answer alone.
-	begin := func(t *testing.T, path string) {
+	// begin sends a question and reads the beginning of its answer alone, whose status it
+	// returns.
+	begin := func(t *testing.T, path string) string {
 		t.Helper()
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
@@ -50,9 +51,11 @@ func TestMemoryOfADaemonOfRealSandboxes(t *testing.T) {
 			t.Fatalf("%s: %v", path, err)
 		}
 		// A listing may be too large for one answer, and a daemon that has much to do says so.
-		if got := string(head[len("HTTP/1.1 "):]); got != "200" && got != "413" && got != "503" {
+		got := string(head[len("HTTP/1.1 "):])
+		if got != "200" && got != "413" && got != "503" {
 			t.Errorf("%s: %s", path, got)
 		}
+		return got
 	}
 	bounded := func(t *testing.T, after string) {
 		t.Helper()
@@ -85,8 +88,14 @@ func TestMemoryOfADaemonOfRealSandboxes(t *testing.T) {
 			if _, err := p.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			began := 0
 			for range readers {
-				begin(t, box+"/execs/1?max_output_bytes=67108864")
+				if begin(t, box+"/execs/1?max_output_bytes=67108864") == "200" {
+					began++
+				}
+			}
+			if began == 0 {
+				t.Error("no answer with the output began")
 			}
 			bounded(t, "output that nobody reads")
 			x, err := c.Exec(t.Context(), b.ID, client.Shell(

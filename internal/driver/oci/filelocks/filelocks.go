@@ -240,15 +240,16 @@ func listed(file string, most int) (n int, err error) {
 	return n, lines.Err()
 }
 
-// locksOf counts the record locks that an entry of fdinfo shows.
-func locksOf(file string) (n int) {
+// locksOf counts the record locks that an entry of fdinfo shows, until there are more
+// than most.
+func locksOf(file string, most int) (n int) {
 	f, err := os.Open(file)
 	if err != nil {
 		return 0 // it was closed meanwhile
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for n <= most && lines.Scan() {
 		kind, ok := bytes.CutPrefix(lines.Bytes(), []byte("lock:"))
 		if ok && (bytes.Contains(kind, []byte("POSIX")) || bytes.Contains(kind, []byte("OFDLCK"))) {
 			n++

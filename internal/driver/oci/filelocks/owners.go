@@ -31,7 +31,7 @@ type owner struct {
 // back takes it a while.
 //
 // To count a million locks takes a second and more, in which a storm goes on: nobody's
-// are counted far beyond most, which are enough to be killed for.
+// are counted beyond most, which are enough to be killed for.
 func enforce(ctx context.Context, pids []int, spare, most int, before []Kill, kill func(Kill) bool) (kills []Kill, dying bool) {
 	alive := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
 		return slices.ContainsFunc(before, func(k Kill) bool { return k.PID == pid && k.started == started(pid) })
@@ -179,7 +179,7 @@ func (o *owner) count(ctx context.Context, most int) {
 				if o.locks > most {
 					break
 				}
-				o.locks += locksOf(filepath.Join(dir, name))
+				o.locks += locksOf(filepath.Join(dir, name), most-o.locks)
 			}
 			if err != nil || o.locks > most {
 				break

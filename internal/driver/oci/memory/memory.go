@@ -84,7 +84,7 @@ func (m Memory) Kept() (size int64, found bool, err error) {
 		// Of one that goes at this moment a part may be gone.
 		return 0, false, nil
 	}
-	return size, err == nil, err
+	return size, err == nil, classified(err)
 }
 
 // Forget removes the memory.
