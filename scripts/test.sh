@@ -230,10 +230,10 @@ run | slow)
   again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
   failed=0
   if [ "$kind" = run ]; then
-    runsc_tests "$@" || failed=1
     # What waits for sandboxes goes beside what computes, and both take as long.
     {
       result=0
+      runsc_tests "$@" || result=1
       program_tests -p 2 "$@" || result=1
       in_memory script_tests "$@" || result=1
       in_memory volume_tests "$@" || result=1
