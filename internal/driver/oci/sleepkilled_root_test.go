@@ -4,6 +4,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -32,7 +34,11 @@ func (r *running) goesOn(when string, count int) {
 	r.do(when+": Inspect", err)
 	switch status.Phase {
 	case driver.PhaseRunning:
-		r.do(when+": Adopt", r.d.Adopt(r.ctx, r.h))
+		err := r.d.Adopt(r.ctx, r.h)
+		if errors.Is(err, errs.WrongState) { // nobody was left to bring it out of its memory
+			err = r.d.Wake(r.ctx, r.h)
+		}
+		r.do(when+": Adopt", err)
 	case driver.PhaseAsleep:
 		r.do(when+": Wake", r.d.Wake(r.ctx, r.h))
 	default:

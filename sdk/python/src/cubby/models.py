@@ -276,7 +276,8 @@ class ImageDefinition(Short):
 class Image(Short):
     """A root filesystem that sandboxes start from.
 
-    ``definition`` is of one that was built from another image. The recipe of an ``outdated`` one has changed since it was built.
+    ``definition`` is of one that was built from another image. The recipe of an
+    ``outdated`` one has changed since it was built.
     """
 
     name: str
