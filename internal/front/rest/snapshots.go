@@ -42,7 +42,7 @@ func snapshotJSON(n sandbox.Snapshot) Snapshot {
 type SnapshotInput struct {
 	Source string `json:"source_sandbox_id"`
 	Name   string `json:"name,omitempty" maxLength:"63" doc:"1 to 63 of A-Z a-z 0-9 . _ -; default its id."`
-	Memory bool   `json:"memory,omitempty" doc:"Keep the memory beside the files; gVisor only. A sandbox that sleeps is woken."`
+	Memory bool   `json:"memory,omitempty" doc:"Keep the memory beside the files; gVisor only. A sandbox that sleeps is woken, unless its auto_wake is never."`
 }
 
 // SnapshotMade is a new snapshot.

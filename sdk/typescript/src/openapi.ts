@@ -5148,7 +5148,7 @@ export interface components {
             visibility: "private";
         };
         SnapshotInput: {
-            /** @description Keep the memory beside the files; gVisor only. A sandbox that sleeps is woken. */
+            /** @description Keep the memory beside the files; gVisor only. A sandbox that sleeps is woken, unless its auto_wake is never. */
             memory?: boolean;
             /** @description 1 to 63 of A-Z a-z 0-9 . _ -; default its id. */
             name?: string;

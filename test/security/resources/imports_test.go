@@ -52,7 +52,7 @@ func TestHalfSentImports(t *testing.T) {
 // who has a right one at the same address is not held up.
 func TestWrongTokens(t *testing.T) {
 	d := start(t)
-	// Snippet by snippet: /v1's code, ecs-sandbox's and what sandboxed's answers have.
+	// What each of three interfaces says of it: /v1, ecs-sandbox's and sandboxed's.
 	codes := map[string]string{"/v1/sandboxes": `"quota_exceeded"`, "/sandbox/box/history": `"too_many_requests"`, "/sandboxes": "too many wrong tokens"}
 	told := make(map[string]bool)
 	ask := func(path, token string) (int, []byte) {

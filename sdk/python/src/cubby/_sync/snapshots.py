@@ -23,7 +23,8 @@ class Snapshots:
         Args:
             sandbox_id: the sandbox.
             name: unique among the snapshots of its tenant; default the snapshot's id.
-            memory: keep what runs beside the files. gVisor only; a sandbox that sleeps is woken.
+            memory: keep what runs beside the files. gVisor only; a sandbox that sleeps is
+                woken, unless its auto_wake is never.
         """
         body = compact(source_sandbox_id=sandbox_id, name=name, memory=memory)
         return decode(SnapshotInfo, self._transport.call("POST", path("snapshots"), json=body))
