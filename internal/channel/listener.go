@@ -47,6 +47,8 @@ type Listener struct {
 	egress  chan struct{} // a token for each egress stream that is open
 	pending chan struct{} // a token for each connection without hello
 
+	deaf    chan struct{} // closed when no connection is to be accepted any more
+	drained chan struct{} // closed when none is
 	closed  chan struct{}
 	closing sync.Once
 	wg      sync.WaitGroup
@@ -89,6 +91,8 @@ func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
 		streams: make(chan *egressConn),
 		egress:  make(chan struct{}, maxEgress),
 		pending: make(chan struct{}, maxPending),
+		deaf:    make(chan struct{}),
+		drained: make(chan struct{}),
 		closed:  make(chan struct{}),
 		arrived: make(chan struct{}),
 		foreign: make(chan struct{}),
@@ -123,18 +127,19 @@ func listenUnix(path string) (*net.UnixListener, error) {
 }
 
 func (l *Listener) accept() {
+	defer close(l.drained)
 	for {
 		// Strangers that say nothing must not cost more than their bound.
 		select {
 		case l.pending <- struct{}{}:
-		case <-l.closed:
+		case <-l.deaf:
 			return
 		}
 		conn, err := l.socket.AcceptUnix()
 		if err != nil {
 			<-l.pending
 			select {
-			case <-l.closed:
+			case <-l.deaf:
 				return
 			case <-time.After(10 * time.Millisecond):
 				// Out of descriptors: they come back.
@@ -453,6 +458,7 @@ func (l *Listener) Gone() <-chan struct{} {
 func (l *Listener) Close() error {
 	l.closing.Do(func() {
 		l.mu.Lock()
+		close(l.deaf)
 		close(l.closed)
 		_ = l.socket.Close()
 		for conn := range l.fresh {

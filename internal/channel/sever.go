@@ -1,8 +1,10 @@
 package channel
 
 import (
+	"errors"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -28,6 +30,7 @@ const letGoWithin = 10 * time.Second
 // owner's to close.
 func (l *Listener) Sever() (err error) {
 	l.closing.Do(func() {
+		err = l.drain()
 		l.mu.Lock()
 		close(l.closed)
 		_ = l.socket.Close()
@@ -52,7 +55,7 @@ func (l *Listener) Sever() (err error) {
 		deadline = time.Now().Add(l.letGoWithin)
 		for _, conn := range fresh {
 			if !hangsUp(conn, deadline) {
-				err = errs.E(errs.Unavailable, "the sandbox's agent does not let go of its channel").RetryAfter(time.Second)
+				err = errHeld
 			}
 		}
 		l.mu.Lock()
@@ -65,6 +68,50 @@ func (l *Listener) Sever() (err error) {
 	l.wg.Wait()
 	return err
 }
+
+// drain has nobody connect any more, which a close of the socket alone does not: a
+// program that is being started has a copy of it until it is executed. And it takes the
+// connections that nobody has accepted yet: the end of the socket would be theirs too,
+// but nobody would wait until the agent has noticed it.
+func (l *Listener) drain() error {
+	close(l.deaf)
+	if err := l.socket.SetDeadline(time.Now()); err != nil {
+		return err
+	}
+	<-l.drained
+	raw, err := l.socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var taken error
+	err = raw.Control(func(fd uintptr) {
+		taken = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_RD))
+		for taken == nil {
+			var conn net.Conn
+			if conn, taken = acceptNow(int(fd)); taken == nil {
+				l.hold(conn)
+			}
+		}
+	})
+	if errors.Is(taken, unix.EAGAIN) {
+		taken = nil
+	}
+	return errors.Join(err, taken)
+}
+
+// acceptNow accepts a connection of a socket; EAGAIN when there is none.
+func acceptNow(socket int) (net.Conn, error) {
+	fd, _, err := unix.Accept4(socket, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("accept", err)
+	}
+	f := os.NewFile(uintptr(fd), "connection")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// errHeld says that the agent may be in the middle of a read.
+var errHeld = errs.E(errs.Unavailable, "the sandbox's agent does not let go of its channel").RetryAfter(time.Second)
 
 // hangsUp waits for hungUp.
 func hangsUp(conn net.Conn, deadline time.Time) bool {

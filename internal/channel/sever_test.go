@@ -134,3 +134,52 @@ func TestSeverRefusesAnAgentThatKeepsItsControlConnection(t *testing.T) {
 		t.Errorf("Sever = %v, want unavailable", err)
 	}
 }
+
+// A connection that was made a moment before the end is waited for too: one of an agent
+// that fills its pool may not be accepted yet.
+func TestSeverWaitsForAConnectionThatIsNotAcceptedYet(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	l.letGoWithin = 2 * severWithin
+	// Strangers that say nothing have the listener accept nobody for a while.
+	for range maxPending {
+		dialAs(t, path, "")
+	}
+	agent := dialAs(t, path, "CUBBY2 s3cret pool\n")
+	closed := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, agent)
+		time.Sleep(severWithin) // on a busy host
+		close(closed)
+		agent.Close()
+	}()
+	err := l.Sever()
+	select {
+	case <-closed:
+	default:
+		t.Error("Sever returned before the agent had closed its connection")
+	}
+	if !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Sever = %v, want unavailable: the strangers let nothing go", err)
+	}
+}
+
+// A program that is being started has copies of the daemon's descriptors for a moment,
+// the socket's too. Nobody connects to it by them after the end: an agent that did would
+// be frozen while it reads from its new control connection.
+func TestSeverEndsTheSocketOfAProgramThatBegins(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	copied, err := l.socket.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
+	if err := l.Sever(); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		conn.Close()
+		t.Error("a connection was made after the end")
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -108,6 +109,10 @@ func (p Program) Unpack(dir string) (string, error) {
 const scratchPrefix = ".unpack-"
 
 func (p Program) write(path string) (err error) {
+	// A program that is started meanwhile would have a copy of the descriptor until it
+	// is executed, and this one could not be: "text file busy".
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err

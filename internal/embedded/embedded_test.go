@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -123,5 +125,32 @@ func TestPrune(t *testing.T) {
 	}
 	if err := Prune(filepath.Join(dir, "missing"), nil); err != nil {
 		t.Errorf("Prune of nothing = %v, want nil", err)
+	}
+}
+
+// forkable notes whether a program could be started while a file was read.
+type forkable struct {
+	fstest.MapFS
+	could bool
+}
+
+func (f *forkable) Open(name string) (fs.File, error) {
+	if syscall.ForkLock.TryLock() {
+		f.could = true
+		syscall.ForkLock.Unlock()
+	}
+	return f.MapFS.Open(name)
+}
+
+// A program that is started while another is written would keep that from being executed.
+func TestNothingIsStartedWhileAProgramIsWritten(t *testing.T) {
+	p := program(t, []byte("cubby"))
+	from := &forkable{MapFS: p.from.(fstest.MapFS)}
+	p.from = from
+	if _, err := p.Unpack(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if from.could {
+		t.Error("a program could be started")
 	}
 }

@@ -63,6 +63,7 @@ type uplink struct {
 	once   sync.Once
 
 	hasty atomic.Int32 // how many of the next redials are quick
+	ends  lookout
 
 	mu     sync.Mutex
 	spare  int
@@ -88,9 +89,16 @@ func (u *uplink) knows(secret string) bool { return *u.secret.Load() == secret }
 // rekey makes another secret prove who dials. Connections that are open stay.
 func (u *uplink) rekey(secret string) { u.secret.Store(&secret) }
 
-// hasten makes the next redials quick: the host is about to leave, and while it is
-// away this process does not run, or hardly.
-func (u *uplink) hasten() { u.hasty.Store(hastyRedials) }
+// part prepares for the host to leave. The next redials are quick, since while it is
+// away this process does not run, or hardly; and the end of a connection is noticed also
+// when nothing tells of it.
+func (u *uplink) part() {
+	u.hasty.Store(hastyRedials)
+	u.ends.keep()
+}
+
+// meet is for a host that is there again.
+func (u *uplink) meet() { u.ends.rest() }
 
 // run keeps the control connection and the pool up until ctx ends.
 func (u *uplink) run(ctx context.Context) {
@@ -125,14 +133,14 @@ func (u *uplink) run(ctx context.Context) {
 func jittered(wait time.Duration) time.Duration { return wait/2 + rand.N(wait) }
 
 // attached serves one control connection until it ends.
-func (u *uplink) attached(ctx context.Context, control net.Conn) error {
+func (u *uplink) attached(ctx context.Context, control *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var pool sync.WaitGroup
 	defer pool.Wait()
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { control.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = control.Close() })
 	defer stop()
-	defer control.Close()
+	defer func() { _ = u.hangUp(control) }()
 	u.mu.Lock()
 	u.want = 0
 	u.mu.Unlock()
@@ -256,7 +264,7 @@ func (u *uplink) leave(wasSpare bool) {
 	u.wake()
 }
 
-// dial opens one connection and proves who it is.
+// dial opens one connection and proves who it is. Close it with hangUp.
 func (u *uplink) dial(ctx context.Context, kind string) (*net.UnixConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -270,11 +278,21 @@ func (u *uplink) dial(ctx context.Context, kind string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = conn.SetWriteDeadline(time.Now().Add(dialTimeout))
 	if _, err := fmt.Fprintf(conn, "CUBBY%d %s %s\n", sandbox.AgentProtocol, *u.secret.Load(), kind); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return conn.(*net.UnixConn), nil
+	_ = conn.SetWriteDeadline(time.Time{})
+	dialled := conn.(*net.UnixConn)
+	u.ends.add(dialled)
+	return dialled, nil
+}
+
+// hangUp closes a connection that was dialled.
+func (u *uplink) hangUp(conn *net.UnixConn) error {
+	u.ends.remove(conn)
+	return conn.Close()
 }
 
 // shortAddress returns a name for a socket path that the kernel's 107 bytes
@@ -336,7 +354,7 @@ func (c *poolConn) Read(p []byte) (int, error) {
 func (c *poolConn) Close() error {
 	err := net.ErrClosed
 	c.closed.Do(func() {
-		err = c.UnixConn.Close()
+		err = c.up.hangUp(c.UnixConn)
 		c.spoken.Do(func() {}) // from here on it does not become used
 		c.up.leave(!c.used)
 	})

@@ -127,7 +127,7 @@ func (e *egress) proxied(ctx context.Context, conn net.Conn) {
 			"the way out of this sandbox is not connected at the moment\n")
 		return
 	}
-	defer func() { _ = out.Close() }()
+	defer func() { _ = e.up.hangUp(out) }()
 	stop := context.AfterFunc(ctx, func() { conn.Close(); _ = out.Close() })
 	defer stop()
 	join(conn, out)

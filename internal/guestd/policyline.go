@@ -109,7 +109,7 @@ func (l *policyLine) close(conn *net.UnixConn) {
 // drop ends the stream, and what was allowed on it.
 func (l *policyLine) drop() {
 	l.idle.Stop()
-	_ = l.conn.Close()
+	_ = l.up.hangUp(l.conn)
 	l.conn, l.answers, l.allowed = nil, nil, nil
 }
 

@@ -29,7 +29,7 @@ func (e *egress) transparent(ctx context.Context, conn net.Conn) {
 	defer leave()
 	out, err := e.up.dial(ctx, kindConnect)
 	if err == nil {
-		defer func() { _ = out.Close() }()
+		defer func() { _ = e.up.hangUp(out) }()
 		_, err = io.WriteString(out, target+"\n")
 	}
 	if err != nil {

@@ -172,6 +172,8 @@ func (m Memory) Begin(program string) error {
 		return err
 	}
 	defer in.Close()
+	syscall.ForkLock.RLock() // it is going to be executed, see embedded.Program
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
 	if err != nil {
 		return err

@@ -1,0 +1,55 @@
+//go:build root
+
+package oci
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/driver/agent"
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// A memory that is written while connections to its agent are open leaves an agent
+// that nothing tells of their end, and that answers all the same: in the sandbox that
+// goes on, and out of the memory.
+func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	n, err := parseHandle(r.h)
+	r.do("parse", err)
+	held, err := r.d.held(r.h)
+	r.do("held", err)
+	b := r.d.box(r.spec.UID)
+	rec, _, err := b.record()
+	r.do("record", err)
+	suspend := func(to memory.Memory, root string, hold bool) *suspension {
+		r.do("PauseTimers", agent.New(held.line().Dial).PauseTimers(r.ctx))
+		s, err := r.d.standby(r.ctx, n, held, &rec, to, root, hold)
+		r.do("standby", err)
+		r.do("save", s.save())
+		return s
+	}
+
+	name := sandbox.NewUID()
+	r.do("takeName", r.d.takeName(name))
+	kept := r.d.snapshotOf(name)
+	r.do("close", suspend(kept, kept.HalfRoot(), true).close())
+	r.do("RemoveSnapshot", r.d.RemoveSnapshot(r.ctx, name))
+	r.do("close the channel", held.line().Close())
+	r.do("afterCheckpoint", r.d.afterCheckpoint(r.ctx, b, held, rec))
+	r.goesOn("kept with connections open", 1)
+
+	s := suspend(b.memory(), b.halfSaved(), false)
+	of, err := b.ofRun(n)
+	r.do("ofRun", err)
+	note, err := of.short()
+	r.do("short", err)
+	r.do("Seal", b.memory().Seal(memory.Content{Secret: rec.Secret, Note: note}, func() error {
+		r.do("close", s.close())
+		return memory.Exchange(b.halfSaved(), b.saved())
+	}))
+	r.do("clear", r.d.clear(context.WithoutCancel(r.ctx), r.spec.UID))
+	r.goesOn("woken with connections open", 2)
+}
