@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -47,7 +48,7 @@ func (*suspend) Usage() string {
 func (s *suspend) SetFlags(f *flag.FlagSet) {
 	f.StringVar(&s.imagePath, "image-path", "", "directory for the state, which exists")
 	f.StringVar(&s.rootPath, "root-path", "", "directory for the root filesystem, which exists")
-	f.BoolVar(&s.hold, "hold", false, "after \"saved\" was said, stay until the end of standard input, then resume; without it the container stays paused")
+	f.BoolVar(&s.hold, "hold", false, "after \"saved\" was said, stay until another byte comes on standard input, or its end, then resume; without it the container stays paused")
 }
 
 // Execute implements subcommands.Command.
@@ -75,7 +76,9 @@ func (s *suspend) Execute(_ context.Context, f *flag.FlagSet, args ...any) subco
 	}
 	if s.hold {
 		if err == nil {
-			_, err = io.Copy(io.Discard, os.Stdin)
+			if _, err = os.Stdin.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+				err = nil
+			}
 		}
 		if resumeErr := c.Sandbox.Resume(c.ID); resumeErr != nil {
 			util.Fatalf("%v", resumeErr)

@@ -48,6 +48,7 @@ func places() map[string]place {
 		"internal/event":        {layer: 2},
 		"internal/excerpt":      {layer: 2},
 		"internal/filetree":     {layer: 2, by: []string{"internal/driver/oci", "internal/guestd", "internal/storage/local", "internal/filetree/…"}},
+		"internal/forklock":     {layer: 1, by: []string{"internal/driver/oci/…", "internal/embedded", "internal/filetree"}},
 		"internal/git":          {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
@@ -102,7 +103,7 @@ func places() map[string]place {
 		"internal/driver/oci/thread":     {only: []string{}, by: []string{"internal/driver/oci", "internal/driver/oci/network", "internal/driver/oci/pidfd"}},
 		"internal/driver/oci/truststore": {only: []string{"internal/driver", "internal/errs"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/pidfd":      {only: []string{"internal/driver/oci/procstat", "internal/driver/oci/thread"}, by: []string{"internal/driver/oci"}},
-		"internal/driver/oci/memory":     {only: []string{"internal/errs"}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/memory":     {only: []string{"internal/errs", "internal/forklock"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":            {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 		"internal/storage/local":         {layer: 3, by: []string{"internal/daemon"}},
 

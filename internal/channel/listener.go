@@ -149,23 +149,26 @@ func (l *Listener) accept() {
 		}
 		if !l.hold(conn) {
 			<-l.pending
-			_ = conn.Close()
+			_ = hangUp(conn)
 			return
 		}
-		l.wg.Go(func() {
-			kind, err := readHello(conn, l.known, time.Now().Add(helloWithin))
-			<-l.pending
-			if err != nil {
-				l.log.Debug("guest channel refused a connection", "err", err)
-				if v, ok := errors.AsType[foreignVersion](err); ok {
-					l.refuse(v)
-				}
-				l.drop(conn)
-				return
-			}
-			l.admit(conn, kind)
-		})
+		l.wg.Go(func() { l.greet(conn, func() { <-l.pending }) })
 	}
+}
+
+// greet lets a connection in that says within its time who it is, and calls said then.
+func (l *Listener) greet(conn *net.UnixConn, said func()) {
+	kind, err := readHello(conn, l.known, time.Now().Add(helloWithin))
+	said()
+	if err != nil {
+		l.log.Debug("guest channel refused a connection", "err", err)
+		if v, ok := errors.AsType[foreignVersion](err); ok {
+			l.refuse(v)
+		}
+		l.drop(conn)
+		return
+	}
+	l.admit(conn, kind)
 }
 
 // Rekey makes the agent known by another secret. From now on either is good, and
@@ -231,7 +234,7 @@ func (l *Listener) taken(conn net.Conn) {
 
 func (l *Listener) drop(conn net.Conn) {
 	l.handOut(conn)
-	conn.Close()
+	_ = hangUp(conn)
 }
 
 // admit puts an authenticated connection where it belongs.
@@ -267,7 +270,7 @@ func (l *Listener) serveControl(conn net.Conn) {
 	c := &control{conn: conn, gone: make(chan struct{})}
 	l.mu.Lock()
 	if old := l.control; old != nil {
-		old.conn.Close()
+		_ = hangUp(old.conn)
 		close(old.gone)
 	} else {
 		close(l.arrived)
@@ -312,7 +315,7 @@ func (l *Listener) ask(n int) {
 	// An agent that does not read must not block the host.
 	_ = c.conn.SetWriteDeadline(time.Now().Add(helloWithin))
 	if _, err := fmt.Fprintf(c.conn, "more %d\n", n); err != nil {
-		c.conn.Close()
+		_ = hangUp(c.conn)
 	}
 }
 
@@ -368,22 +371,6 @@ func (l *Listener) next(ctx context.Context) (net.Conn, error) {
 	case <-l.closed:
 		return nil, errs.E(errs.Unavailable, "the sandbox's channel is closed")
 	}
-}
-
-// stale reports whether the agent closed a connection that nobody used yet.
-func stale(conn net.Conn) bool {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return true
-	}
-	ended := false
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		// Nothing to read is what a quiet connection looks like.
-		ended = err != unix.EAGAIN || n > 0
-	})
-	return err != nil || ended
 }
 
 // AcceptEgress returns the next stream that the sandbox opened towards the
@@ -460,37 +447,14 @@ func (l *Listener) Close() error {
 		l.mu.Lock()
 		close(l.deaf)
 		close(l.closed)
+		_ = shut(l.socket)
 		_ = l.socket.Close()
 		for conn := range l.fresh {
-			conn.Close()
+			_ = hangUp(conn)
 		}
 		clear(l.fresh)
 		l.mu.Unlock()
 	})
 	l.wg.Wait()
 	return nil
-}
-
-// givenConn is a connection that was handed out.
-type givenConn struct {
-	*net.UnixConn
-	from *Listener
-}
-
-func (c givenConn) Close() error {
-	c.from.taken(c.UnixConn)
-	return c.UnixConn.Close()
-}
-
-// egressConn gives its slot back when it is closed.
-type egressConn struct {
-	givenConn
-	door    sandbox.Door
-	release func()
-}
-
-func (c *egressConn) Close() error {
-	err := c.givenConn.Close()
-	c.release()
-	return err
 }

@@ -30,7 +30,9 @@ const letGoWithin = 10 * time.Second
 // owner's to close.
 func (l *Listener) Sever() (err error) {
 	l.closing.Do(func() {
-		err = l.drain()
+		if cause := l.drain(); cause != nil {
+			err = held().Because(cause)
+		}
 		l.mu.Lock()
 		close(l.closed)
 		_ = l.socket.Close()
@@ -55,12 +57,12 @@ func (l *Listener) Sever() (err error) {
 		deadline = time.Now().Add(l.letGoWithin)
 		for _, conn := range fresh {
 			if !hangsUp(conn, deadline) {
-				err = errHeld
+				err = held()
 			}
 		}
 		l.mu.Lock()
 		for conn := range l.fresh {
-			conn.Close()
+			_ = hangUp(conn)
 		}
 		clear(l.fresh)
 		l.mu.Unlock()
@@ -79,39 +81,68 @@ func (l *Listener) drain() error {
 		return err
 	}
 	<-l.drained
+	if err := shut(l.socket); err != nil {
+		return err
+	}
 	raw, err := l.socket.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var taken error
 	err = raw.Control(func(fd uintptr) {
-		taken = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_RD))
-		for taken == nil {
-			var conn net.Conn
-			if conn, taken = acceptNow(int(fd)); taken == nil {
-				l.hold(conn)
+		for n := 0; taken == nil; n++ {
+			var conn *net.UnixConn
+			if conn, taken = acceptNow(int(fd)); taken != nil {
+				return
 			}
+			if n >= maxDrained || !l.hold(conn) {
+				_ = hangUp(conn) // a stranger's: an agent dials so many one after another
+				continue
+			}
+			l.wg.Go(func() { l.greet(conn, func() {}) })
 		}
 	})
-	if errors.Is(taken, unix.EAGAIN) {
+	if errors.Is(taken, unix.EAGAIN) || errors.Is(taken, unix.EINVAL) { // there are no more
 		taken = nil
 	}
 	return errors.Join(err, taken)
 }
 
+// maxDrained bounds the connections that are waited for at the end of a socket.
+const maxDrained = maxPool + maxPending
+
+// shut has a socket refuse connections.
+func shut(socket *net.UnixListener) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = raw.Control(func(fd uintptr) {
+		refused = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_RD))
+	})
+	return errors.Join(err, refused)
+}
+
 // acceptNow accepts a connection of a socket; EAGAIN when there is none.
-func acceptNow(socket int) (net.Conn, error) {
+func acceptNow(socket int) (*net.UnixConn, error) {
 	fd, _, err := unix.Accept4(socket, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("accept", err)
 	}
 	f := os.NewFile(uintptr(fd), "connection")
 	defer f.Close()
-	return net.FileConn(f)
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }
 
-// errHeld says that the agent may be in the middle of a read.
-var errHeld = errs.E(errs.Unavailable, "the sandbox's agent does not let go of its channel").RetryAfter(time.Second)
+// held says that the agent may be in the middle of a read.
+func held() *errs.Error {
+	return errs.E(errs.Unavailable, "the sandbox's agent does not let go of its channel").RetryAfter(time.Second)
+}
 
 // hangsUp waits for hungUp.
 func hangsUp(conn net.Conn, deadline time.Time) bool {
@@ -122,20 +153,4 @@ func hangsUp(conn net.Conn, deadline time.Time) bool {
 		time.Sleep(time.Millisecond)
 	}
 	return true
-}
-
-// hungUp reports whether nothing can come or go on a connection any more, or it
-// is closed.
-func hungUp(conn net.Conn) bool {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return true
-	}
-	gone := false
-	err = raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd)}}
-		n, err := unix.Poll(fds, 0)
-		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
-	})
-	return err != nil || gone
 }

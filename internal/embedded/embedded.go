@@ -19,11 +19,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/forklock"
 )
 
 //go:embed all:bin
@@ -89,6 +89,7 @@ func (p Program) Unpack(dir string) (string, error) {
 	if err := p.write(filepath.Join(scratch, p.Name)); err != nil {
 		return "", fmt.Errorf("unpack %s: %w", p.Name, err)
 	}
+	forklock.Wait()
 	if err := os.Chmod(scratch, 0o755); err != nil {
 		return "", err
 	}
@@ -109,10 +110,6 @@ func (p Program) Unpack(dir string) (string, error) {
 const scratchPrefix = ".unpack-"
 
 func (p Program) write(path string) (err error) {
-	// A program that is started meanwhile would have a copy of the descriptor until it
-	// is executed, and this one could not be: "text file busy".
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err

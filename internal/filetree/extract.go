@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/forklock"
 )
 
 // maxEntries bounds an archive that is unpacked: compressed, entries that make
@@ -65,6 +66,7 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 		return err
 	}
 	defer root.Close()
+	defer forklock.Wait() // programs of the archive may be executed next
 	x := &extractor{ctx: ctx, tree: t, root: root, uid: uid, gid: gid}
 	defer x.leave()
 	tr := tar.NewReader(r)

@@ -1,12 +1,18 @@
 package filetree_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"errors"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/filetree"
 	"github.com/cubbyhq/cubby/internal/filetree/filetreetest"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 func confined(t *testing.T) filetreetest.Env {
@@ -43,3 +49,47 @@ func TestConfined(t *testing.T)        { filetreetest.Run(t, confined) }
 func TestConfinedAttacks(t *testing.T) { filetreetest.Attacks(t, confined) }
 func TestWhole(t *testing.T)           { filetreetest.Run(t, whole) }
 func TestWholeAttacks(t *testing.T)    { filetreetest.Attacks(t, whole) }
+
+// A program that is being started may still have the descriptor by which another was
+// written, which could not be executed: "text file busy".
+func TestWrittenProgramIsNotBusy(t *testing.T) {
+	tree := confined(t).Files
+	var archive bytes.Buffer
+	tw := tar.NewWriter(&archive)
+	if err := errors.Join(tw.WriteHeader(&tar.Header{Name: "c", Mode: 0o755, Typeflag: tar.TypeReg}), tw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		waits bool
+		write func() error
+	}{
+		"a program": {true, func() error {
+			_, err := tree.Write(t.Context(), "/workspace/a", strings.NewReader("#!/bin/sh\n"), sandbox.FileWrite{Mode: 0o755})
+			return err
+		}},
+		"a text": {false, func() error {
+			_, err := tree.Write(t.Context(), "/workspace/b", strings.NewReader("text"), sandbox.FileWrite{Mode: 0o644})
+			return err
+		}},
+		"an archive": {true, func() error { return tree.Extract(t.Context(), "/workspace", &archive, "") }},
+	} {
+		syscall.ForkLock.Lock()
+		done := make(chan error, 1)
+		go func() { done <- c.write() }()
+		if c.waits {
+			select {
+			case err := <-done:
+				t.Errorf("%s: %v, while a program was being started", name, err)
+				done <- nil
+			case <-time.After(100 * time.Millisecond):
+			}
+			syscall.ForkLock.Unlock()
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !c.waits {
+			syscall.ForkLock.Unlock()
+		}
+	}
+}

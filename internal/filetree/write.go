@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/forklock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -75,6 +76,9 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	tmp, err := newTemp(p.dir)
 	if err != nil {
 		return none, err
+	}
+	if mode&0o111 != 0 { // which whoever wrote it may execute next
+		defer forklock.Wait()
 	}
 	defer tmp.discard()
 	f := tmp.f

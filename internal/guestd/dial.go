@@ -63,7 +63,7 @@ type uplink struct {
 	once   sync.Once
 
 	hasty atomic.Int32 // how many of the next redials are quick
-	ends  lookout
+	ends  *lookout
 
 	mu     sync.Mutex
 	spare  int
@@ -78,6 +78,7 @@ func newUplink(socket, secret string, log *slog.Logger) *uplink {
 		conns:  make(chan net.Conn),
 		closed: make(chan struct{}),
 		refill: make(chan struct{}, 1),
+		ends:   newLookout(),
 	}
 	u.secret.Store(&secret)
 	return u

@@ -1,6 +1,7 @@
 package guestd
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -12,27 +13,36 @@ import (
 // without a sign: whoever reads from a connection closes it much sooner.
 const lookEvery = 200 * time.Millisecond
 
+// lastLooks are how often it looks when it is not needed any more: at what was open
+// until then, as often as that takes.
+const lastLooks = 3
+
 // lookout knows the connections to the host, and while one is kept, closes those
 // that have ended without a sign.
 //
 // The host ends all of them before it keeps this memory, and waits until they are
-// closed here. Of one that is open all the same when the memory is written, gVisor
-// takes the host's end away and wakes nobody who reads from it, neither in the memory
-// nor in the sandbox that goes on (beforeSave of SCMSender, in
+// closed here, or nearly. Of one that is open all the same when the memory is written,
+// gVisor takes the host's end away and wakes nobody who reads from it, neither in the
+// memory nor in the sandbox that goes on (beforeSave of SCMSender, in
 // pkg/sentry/socket/unix/transport): of the control connection that would be the last
-// that the host hears from this agent.
+// that the host hears from this agent, and of any other a place that is never free again.
 type lookout struct {
-	mu   sync.Mutex
-	open map[*net.UnixConn]bool // whether it had ended at the last look
-	stop chan struct{}          // closed to end the looking; nil: nobody looks
+	mu    sync.Mutex
+	open  map[*net.UnixConn]bool // whether it had ended at the last look
+	looks bool                   // a goroutine looks
+	left  int                    // how often it still does; below 0: until rest
+	over  bool                   // nobody looks any more
+	wait  sync.WaitGroup
+	stop  chan struct{} // closed by end
+}
+
+func newLookout() *lookout {
+	return &lookout{open: make(map[*net.UnixConn]bool), stop: make(chan struct{})}
 }
 
 func (l *lookout) add(conn *net.UnixConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil {
-		l.open = make(map[*net.UnixConn]bool)
-	}
 	l.open[conn] = false
 }
 
@@ -46,36 +56,51 @@ func (l *lookout) remove(conn *net.UnixConn) {
 func (l *lookout) keep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stop != nil {
-		return
+	l.left = -1
+	if !l.looks && !l.over {
+		l.looks = true
+		l.wait.Go(l.run)
 	}
-	stop := make(chan struct{})
-	l.stop = stop
-	go func() {
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				l.look()
-			}
-		}
-	}()
 }
 
-// rest ends the looking.
+// rest ends the looking, soon.
 func (l *lookout) rest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stop != nil {
-		close(l.stop)
-		l.stop = nil
+	if l.looks {
+		l.left = lastLooks
 	}
 }
 
-func (l *lookout) look() {
+// end ends the looking for good.
+func (l *lookout) end() {
+	l.mu.Lock()
+	if !l.over {
+		l.over = true
+		close(l.stop)
+	}
+	l.mu.Unlock()
+	l.wait.Wait()
+}
+
+func (l *lookout) run() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+			if !l.look() {
+				return
+			}
+		}
+	}
+}
+
+// look closes what had ended at the last look and still is open, and reports whether to
+// look again.
+func (l *lookout) look() (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for conn, before := range l.open {
@@ -85,9 +110,15 @@ func (l *lookout) look() {
 			_ = conn.Close()
 		}
 	}
+	if l.left > 0 {
+		l.left--
+	}
+	l.looks = l.left != 0
+	return l.looks
 }
 
-// hasEnded reports whether nothing can come or go on a connection any more.
+// hasEnded reports whether nothing can come or go on a connection any more, and all
+// that has come was read.
 func hasEnded(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -97,7 +128,12 @@ func hasEnded(conn *net.UnixConn) bool {
 	err = raw.Control(func(fd uintptr) {
 		poll := []unix.PollFd{{Fd: int32(fd)}} // these are told unasked
 		n, err := unix.Poll(poll, 0)
-		ended = err == nil && n == 1 && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+		if err != nil || n == 0 || poll[0].Revents&(unix.POLLHUP|unix.POLLERR) == 0 {
+			return
+		}
+		var one [1]byte
+		n, _, err = unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		ended = n <= 0 && !errors.Is(err, unix.EAGAIN)
 	})
 	return err != nil || ended
 }

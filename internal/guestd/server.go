@@ -191,6 +191,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.kernels.Wait()
 	s.procs.Close()
 	parts.Wait()
+	up.ends.end()
 	return nil
 }
 

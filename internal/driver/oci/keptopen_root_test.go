@@ -4,7 +4,11 @@ package oci
 
 import (
 	"context"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
@@ -52,4 +56,42 @@ func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
 	}))
 	r.do("clear", r.d.clear(context.WithoutCancel(r.ctx), r.spec.UID))
 	r.goesOn("woken with connections open", 2)
+}
+
+// A pause ends when it is to end, also when a program that is being started has a copy
+// of the pipe whose end would say so.
+func TestPauseEndsWhileAProgramBegins(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	n, err := parseHandle(r.h)
+	r.do("parse", err)
+	held, err := r.d.held(r.h)
+	r.do("held", err)
+	b := r.d.box(r.spec.UID)
+	rec, _, err := b.record()
+	r.do("record", err)
+	name := sandbox.NewUID()
+	r.do("takeName", r.d.takeName(name))
+	kept := r.d.snapshotOf(name)
+	s, err := r.d.standby(r.ctx, n, held, &rec, kept, kept.HalfRoot(), true)
+	r.do("standby", err)
+	r.do("beforeCheckpoint", r.d.beforeCheckpoint(r.ctx, held))
+	r.do("save", s.save())
+	raw, err := s.in.(syscall.Conn).SyscallConn()
+	r.do("SyscallConn", err)
+	copied := -1
+	r.do("Control", raw.Control(func(fd uintptr) { copied, err = unix.Dup(int(fd)) }))
+	r.do("dup", err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.close() }()
+	select {
+	case err := <-ended:
+		r.do("close", err)
+	case <-time.After(30 * time.Second):
+		t.Error("the pause goes on")
+	}
+	_ = unix.Close(copied)
+	r.do("RemoveSnapshot", r.d.RemoveSnapshot(r.ctx, name))
+	r.do("afterCheckpoint", r.d.afterCheckpoint(r.ctx, b, held, rec))
+	r.goesOn("a pause that has ended", 1)
 }

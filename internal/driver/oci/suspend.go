@@ -29,6 +29,7 @@ type suspension struct {
 	in        io.WriteCloser
 	out       *bufio.Reader
 	hold      bool
+	held      bool // it is paused until another byte comes
 }
 
 // suspend readies the runtime to pause a run and to write its memory and its root
@@ -77,6 +78,7 @@ func (s *suspension) save() error {
 	if err != nil {
 		return errors.Join(s.close(), err)
 	}
+	s.held = s.hold
 	return nil
 }
 
@@ -84,6 +86,11 @@ func (s *suspension) save() error {
 func (s *suspension) close() error {
 	if s.cmd == nil {
 		return nil
+	}
+	if s.held {
+		// The end of what it reads is seen late: a program that is being started has a
+		// copy of the pipe until it is executed.
+		_, _ = s.in.Write([]byte{1})
 	}
 	_ = s.in.Close()
 	err := complained(s.cmd.Wait(), s.complaint.Bytes())

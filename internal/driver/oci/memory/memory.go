@@ -23,6 +23,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/forklock"
 )
 
 // Memory is what is kept of one sandbox, or is not there.
@@ -172,14 +174,14 @@ func (m Memory) Begin(program string) error {
 		return err
 	}
 	defer in.Close()
-	syscall.ForkLock.RLock() // it is going to be executed, see embedded.Program
-	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	err = errors.Join(err, out.Close())
+	forklock.Wait() // it is going to be executed
+	return err
 }
 
 // Needs is how much room the memory of a process takes on the disk, and a save of its
