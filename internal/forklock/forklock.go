@@ -7,9 +7,10 @@ package forklock
 
 import "syscall"
 
-// Wait returns when every program that was being started at the call has been executed.
-// Call it between the close of a file that was written and its first execution, which
-// is "text file busy" (ETXTBSY) while anybody can write to it.
+// Wait returns when every program that was being started at the call has been executed,
+// except those in a user namespace of their own, for which Go lets others go on. Call
+// it between the close of a file that was written and its first execution, which is
+// "text file busy" (ETXTBSY) while anybody can write to it.
 func Wait() {
 	// Go holds it from a fork until the execution (forkExec of package syscall).
 	syscall.ForkLock.RLock()
