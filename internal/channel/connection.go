@@ -2,6 +2,7 @@ package channel
 
 import (
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -33,12 +34,13 @@ func (c *egressConn) Close() error {
 }
 
 // hangUp closes a connection, and has the agent notice it at once: of a connection that
-// is only closed, a program that is being started has a copy until it is executed.
+// is only closed, a program that is being started has a copy until it is executed. Both
+// directions end in one step, since the end of one alone says something else.
 func hangUp(conn net.Conn) error {
-	unixConn := conn.(*net.UnixConn)
-	_ = unixConn.CloseWrite()
-	_ = unixConn.CloseRead()
-	return unixConn.Close()
+	if raw, err := conn.(syscall.Conn).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	}
+	return conn.Close()
 }
 
 // stale reports whether the agent closed a connection that nobody used yet.
