@@ -132,7 +132,10 @@ func TestServiceThatEndsAtOnceIsGivenUpAfterFiveTimes(t *testing.T) {
 	if want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}; !slices.Equal(p.seen(), want) {
 		t.Errorf("pauses %v, want %v", p.seen(), want)
 	}
-	w.until("all is written", func() bool { return w.serviceEvents("a")[event.ServiceFailed] == 1 })
+	if n := w.serviceEvents("a")[event.ServiceFailed]; n != 1 {
+		t.Errorf("it is given up, and %d events say so", n)
+	}
+	w.until("all is written", func() bool { return w.serviceEvents("a")[event.ServiceEnded] == 5 })
 	if got := w.serviceEvents("a"); got[event.ServiceStarted] != 5 || got[event.ServiceEnded] != 5 {
 		t.Errorf("events %v, want 5 starts and ends", got)
 	}

@@ -43,6 +43,7 @@ type unit struct {
 	service  *sandbox.Service     // nil: not wanted; guarded by mu
 	state    sandbox.ServiceState // guarded by mu
 	exec     *live.Exec           // that runs, or has ended and is not accounted for; nil: none; guarded by mu
+	telling  bool                 // it is being written down that it is given up; guarded by mu
 	requests []request            // guarded by mu
 }
 
@@ -107,10 +108,12 @@ func (u *unit) shown() (state sandbox.ServiceState, known bool, e *live.Exec) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	state, e = u.state, u.exec
+	unsaid := u.telling
 	if e != nil && isDone(e) {
-		if state = u.after(e.Snapshot()); state.Phase == sandbox.ServiceFailed {
-			state.Phase, state.Reason = sandbox.ServiceBackoff, ""
-		}
+		state, unsaid = u.after(e.Snapshot()), true
+	}
+	if unsaid && state.Phase == sandbox.ServiceFailed {
+		state.Phase, state.Reason = sandbox.ServiceBackoff, ""
 	}
 	return state, u.service != nil || e != nil, e
 }
@@ -355,7 +358,13 @@ func (u *unit) account(ctx context.Context, x sandbox.Exec) {
 	u.take()
 	u.mu.Lock()
 	next := u.after(x)
+	u.telling = next.Phase == sandbox.ServiceFailed
 	u.mu.Unlock()
+	defer func() {
+		u.mu.Lock()
+		u.telling = false
+		u.mu.Unlock()
+	}()
 	var events []sandbox.Event
 	if next.Phase == sandbox.ServiceFailed {
 		events = append(events, event.New(u.k.run.UID, "", event.ServiceFail{Service: u.name, Reason: next.Reason}))
