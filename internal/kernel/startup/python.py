@@ -331,9 +331,10 @@ def _cubby():
                 if came:
                     signal.raise_signal(signal.SIGINT)
                 return await run_code(code, *args, **options)
-            if came:
-                code, options = compile("raise KeyboardInterrupt", "<interrupt>", "exec"), {**options, "async_": False}
             with listening():
+                if came or waiting:  # or since then, up to the handler
+                    waiting = False
+                    code, options = compile("raise KeyboardInterrupt", "<interrupt>", "exec"), {**options, "async_": False}
                 return await run_code(code, *args, **options)
 
         @functools.wraps(trigger)

@@ -233,6 +233,28 @@ func TestPython(t *testing.T) {
 	run(t, c, []check{{"x", shown{Result: plain("20")}}})
 }
 
+// TestPythonInterruptedBeforeItsHandler: an interrupt that comes between the look whether
+// one has come and the handler that raises it ends the cell too.
+func TestPythonInterruptedBeforeItsHandler(t *testing.T) {
+	c, _, _ := start(t, "python3", "python")
+	execute(t, c, `import os, signal, sys
+usual = signal.getsignal
+def getsignal(number):
+    if sys._getframe(2).f_code.co_name == "listening_code":
+        signal.getsignal = usual
+        os.kill(os.getpid(), signal.SIGINT)
+    return usual(number)
+signal.getsignal = getsignal`)
+	var s shown
+	r, err := c.Execute(inTime(t), kernel.Cell{Code: "while True: pass"}, s.take)
+	if err != nil || r.Status != "error" || r.Name != "KeyboardInterrupt" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := execute(t, c, "signal.getsignal is usual"); string(got.Result["text/plain"]) != `"True"` {
+		t.Errorf("no interrupt came: %+v", got)
+	}
+}
+
 // TestPythonInterruptedAtAnyTime: once the kernel has begun with a cell, one interrupt is
 // enough, and none ends the kernel or what it has said, whenever it comes.
 func TestPythonInterruptedAtAnyTime(t *testing.T) {
