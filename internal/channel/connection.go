@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"errors"
 	"net"
 	"syscall"
 
@@ -37,40 +38,45 @@ func (c *egressConn) Close() error {
 // is only closed, a program that is being started has a copy until it is executed. Both
 // directions end in one step, since the end of one alone says something else.
 func hangUp(conn net.Conn) error {
-	if raw, err := conn.(syscall.Conn).SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-	}
+	_ = withFD(conn, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_RDWR) })
 	return conn.Close()
 }
 
 // stale reports whether the agent closed a connection that nobody used yet.
 func stale(conn net.Conn) bool {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return true
-	}
-	ended := false
-	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		// Nothing to read is what a quiet connection looks like.
-		ended = err != unix.EAGAIN || n > 0
+	err := withFD(conn, func(fd int) error {
+		n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if n > 0 {
+			return unix.EPROTO // it has nothing to say
+		}
+		return err
 	})
-	return err != nil || ended
+	// Nothing to read is what a quiet connection looks like.
+	return !errors.Is(err, unix.EAGAIN)
 }
 
 // hungUp reports whether nothing can come or go on a connection any more, or it
 // is closed.
 func hungUp(conn net.Conn) bool {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return true
-	}
 	gone := false
-	err = raw.Control(func(fd uintptr) {
+	err := withFD(conn, func(fd int) error {
 		fds := []unix.PollFd{{Fd: int32(fd)}}
 		n, err := unix.Poll(fds, 0)
 		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+		return nil
 	})
 	return err != nil || gone
+}
+
+// withFD calls do with the descriptor of a socket, and returns its error.
+func withFD(socket any, do func(fd int) error) error {
+	raw, err := socket.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var done error
+	if err := raw.Control(func(fd uintptr) { done = do(int(fd)) }); err != nil {
+		return err
+	}
+	return done
 }

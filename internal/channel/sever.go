@@ -84,16 +84,11 @@ func (l *Listener) drain() error {
 	if err := shut(l.socket); err != nil {
 		return err
 	}
-	raw, err := l.socket.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var taken error
-	err = raw.Control(func(fd uintptr) {
-		for n := 0; taken == nil; n++ {
-			var conn *net.UnixConn
-			if conn, taken = acceptNow(int(fd)); taken != nil {
-				return
+	err := withFD(l.socket, func(fd int) error {
+		for n := 0; ; n++ {
+			conn, err := acceptNow(fd)
+			if err != nil {
+				return err
 			}
 			if n >= maxDrained || !l.hold(conn) {
 				_ = hangUp(conn) // a stranger's: an agent dials so many one after another
@@ -102,10 +97,10 @@ func (l *Listener) drain() error {
 			l.wg.Go(func() { l.greet(conn, func() {}) })
 		}
 	})
-	if errors.Is(taken, unix.EAGAIN) || errors.Is(taken, unix.EINVAL) { // there are no more
-		taken = nil
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINVAL) { // there are no more
+		return nil
 	}
-	return errors.Join(err, taken)
+	return err
 }
 
 // maxDrained bounds the connections that are waited for at the end of a socket.
@@ -113,15 +108,9 @@ const maxDrained = maxPool + maxPending
 
 // shut has a socket refuse connections.
 func shut(socket *net.UnixListener) error {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var refused error
-	err = raw.Control(func(fd uintptr) {
-		refused = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_RD))
+	return withFD(socket, func(fd int) error {
+		return os.NewSyscallError("shutdown", unix.Shutdown(fd, unix.SHUT_RD))
 	})
-	return errors.Join(err, refused)
 }
 
 // acceptNow accepts a connection of a socket; EAGAIN when there is none.

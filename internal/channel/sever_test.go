@@ -111,13 +111,19 @@ func TestSeverWaitsForASlowAgent(t *testing.T) {
 		close(noticed)
 		agent.Close()
 	})
+	severAfter(t, l, noticed)
+}
+
+// severAfter severs, and fails the test unless the agent had closed its connection by then.
+func severAfter(t *testing.T, l *Listener, closed <-chan struct{}) {
+	t.Helper()
 	if err := l.Sever(); err != nil {
 		t.Error(err)
 	}
 	select {
-	case <-noticed:
+	case <-closed:
 	default:
-		t.Error("Sever returned before the agent had closed its control connection")
+		t.Error("Sever returned before the agent had closed its connection")
 	}
 }
 
@@ -159,14 +165,7 @@ func TestSeverWaitsForAConnectionThatIsNotAcceptedYet(t *testing.T) {
 		close(closed)
 		agent.Close()
 	}()
-	if err := l.Sever(); err != nil {
-		t.Error(err)
-	}
-	select {
-	case <-closed:
-	default:
-		t.Error("Sever returned before the agent had closed its connection")
-	}
+	severAfter(t, l, closed)
 }
 
 // Strangers that connect and neither say who they are nor close cost a sleep a moment,

@@ -59,10 +59,17 @@ func TestWrittenProgramIsNotBusy(t *testing.T) {
 	if err := errors.Join(tw.WriteHeader(&tar.Header{Name: "c", Mode: 0o755, Typeflag: tar.TypeReg}), tw.Close()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := tree.Write(t.Context(), "/workspace/d", strings.NewReader("#!/bin/sh\n"), sandbox.FileWrite{Mode: 0o755}); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		waits bool
 		write func() error
 	}{
+		"the end of a program": {true, func() error {
+			_, err := tree.Write(t.Context(), "/workspace/d", strings.NewReader("true\n"), sandbox.FileWrite{Append: true})
+			return err
+		}},
 		"a program": {true, func() error {
 			_, err := tree.Write(t.Context(), "/workspace/a", strings.NewReader("#!/bin/sh\n"), sandbox.FileWrite{Mode: 0o755})
 			return err

@@ -70,15 +70,15 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if w.Append && w.Replaces != nil {
 		return none, errs.E(errs.Invalid, "%s: what is appended replaces nothing", name)
 	}
+	if mode&0o111 != 0 { // which whoever wrote it may execute next
+		defer forklock.Wait()
+	}
 	if w.Append {
 		return t.appendTo(ctx, name, p, r, w, mode, uid, gid)
 	}
 	tmp, err := newTemp(p.dir)
 	if err != nil {
 		return none, err
-	}
-	if mode&0o111 != 0 { // which whoever wrote it may execute next
-		defer forklock.Wait()
 	}
 	defer tmp.discard()
 	f := tmp.f

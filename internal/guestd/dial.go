@@ -90,16 +90,16 @@ func (u *uplink) knows(secret string) bool { return *u.secret.Load() == secret }
 // rekey makes another secret prove who dials. Connections that are open stay.
 func (u *uplink) rekey(secret string) { u.secret.Store(&secret) }
 
-// part prepares for the host to leave. The next redials are quick, since while it is
+// hostLeaves prepares for that. The next redials are quick, since while it is
 // away this process does not run, or hardly; and the end of a connection is noticed also
 // when nothing tells of it.
-func (u *uplink) part() {
+func (u *uplink) hostLeaves() {
 	u.hasty.Store(hastyRedials)
 	u.ends.keep()
 }
 
-// meet is for a host that is there again.
-func (u *uplink) meet() { u.ends.rest() }
+// hostIsBack ends what hostLeaves began.
+func (u *uplink) hostIsBack() { u.ends.rest() }
 
 // run keeps the control connection and the pool up until ctx ends.
 func (u *uplink) run(ctx context.Context) {

@@ -13,27 +13,25 @@ import (
 // without a sign: whoever reads from a connection closes it much sooner.
 const lookEvery = 200 * time.Millisecond
 
-// lastLooks are how often it looks when it is not needed any more: at what was open
-// until then, as often as that takes.
+// lastLooks is how often it still looks when the host is back: two looks find what has
+// ended, and one may have come before the end.
 const lastLooks = 3
 
 // lookout knows the connections to the host, and while one is kept, closes those
 // that have ended without a sign.
 //
-// The host ends all of them before it keeps this memory, and waits until they are
-// closed here, or nearly. Of one that is open all the same when the memory is written,
-// gVisor takes the host's end away and wakes nobody who reads from it, neither in the
+// The host ends all of them before it keeps this memory, and waits for a while until they
+// are closed here. Of one that is open all the same when the memory is written, gVisor takes the host's end away and wakes nobody who reads from it, neither in the
 // memory nor in the sandbox that goes on (beforeSave of SCMSender, in
 // pkg/sentry/socket/unix/transport): of the control connection that would be the last
 // that the host hears from this agent, and of any other a place that is never free again.
 type lookout struct {
-	mu    sync.Mutex
-	open  map[*net.UnixConn]bool // whether it had ended at the last look
-	looks bool                   // a goroutine looks
-	left  int                    // how often it still does; below 0: until rest
-	over  bool                   // nobody looks any more
-	wait  sync.WaitGroup
-	stop  chan struct{} // closed by end
+	mu   sync.Mutex
+	open map[*net.UnixConn]bool // whether it had ended at the last look
+	left int                    // looks until the goroutine ends; 0: there is none, below 0: no bound
+	over bool                   // nobody looks any more
+	wait sync.WaitGroup
+	stop chan struct{} // closed by end
 }
 
 func newLookout() *lookout {
@@ -56,18 +54,17 @@ func (l *lookout) remove(conn *net.UnixConn) {
 func (l *lookout) keep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = -1
-	if !l.looks && !l.over {
-		l.looks = true
+	if l.left == 0 && !l.over {
 		l.wait.Go(l.run)
 	}
+	l.left = -1
 }
 
 // rest ends the looking, soon.
 func (l *lookout) rest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.looks {
+	if l.left != 0 {
 		l.left = lastLooks
 	}
 }
@@ -113,8 +110,7 @@ func (l *lookout) look() (again bool) {
 	if l.left > 0 {
 		l.left--
 	}
-	l.looks = l.left != 0
-	return l.looks
+	return l.left != 0
 }
 
 // hasEnded reports whether nothing can come or go on a connection any more, and all

@@ -85,7 +85,7 @@ func TestLookoutLooksOnForAMoment(t *testing.T) {
 	}
 	l.wait.Wait()
 	l.keep()
-	if !l.looks {
+	if l.left == 0 {
 		t.Error("nobody looks when it is needed again")
 	}
 	l.end()

@@ -15,12 +15,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// A memory that is written while connections to its agent are open leaves an agent
-// that nothing tells of their end, and that answers all the same: in the sandbox that
-// goes on, and out of the memory.
-func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
-	r := start(t, runsc, testSpec(t, sandbox.GVisor))
-	r.counts()
+// parts are what the driver has of the run.
+func (r *running) parts() (note, *run, box, record) {
+	r.t.Helper()
 	n, err := parseHandle(r.h)
 	r.do("parse", err)
 	held, err := r.d.held(r.h)
@@ -28,6 +25,16 @@ func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
 	b := r.d.box(r.spec.UID)
 	rec, _, err := b.record()
 	r.do("record", err)
+	return n, held, b, rec
+}
+
+// A memory that is written while connections to its agent are open leaves an agent
+// that nothing tells of their end, and that answers all the same: in the sandbox that
+// goes on, and out of the memory.
+func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	n, held, b, rec := r.parts()
 	suspend := func(to memory.Memory, root string, hold bool) *suspension {
 		r.do("PauseTimers", agent.New(held.line().Dial).PauseTimers(r.ctx))
 		s, err := r.d.standby(r.ctx, n, held, &rec, to, root, hold)
@@ -63,13 +70,7 @@ func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
 func TestPauseEndsWhileAProgramBegins(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor))
 	r.counts()
-	n, err := parseHandle(r.h)
-	r.do("parse", err)
-	held, err := r.d.held(r.h)
-	r.do("held", err)
-	b := r.d.box(r.spec.UID)
-	rec, _, err := b.record()
-	r.do("record", err)
+	n, held, b, rec := r.parts()
 	name := sandbox.NewUID()
 	r.do("takeName", r.d.takeName(name))
 	kept := r.d.snapshotOf(name)

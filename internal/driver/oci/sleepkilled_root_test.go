@@ -187,16 +187,10 @@ func TestPausedWithoutANote(t *testing.T) {
 			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
 			r.do("Wake", r.d.Wake(r.ctx, r.h))
 		}
-		n, err := parseHandle(r.h)
-		r.do("parse", err)
-		held, err := r.d.held(r.h)
-		r.do("held", err)
+		n, held, b, rec := r.parts()
 		if err := held.line().Sever(); err != nil {
 			t.Fatal(err)
 		}
-		b := r.d.box(r.spec.UID)
-		rec, _, err := b.record()
-		r.do("record", err)
 		rec.Sleeping = true
 		r.do("mark", b.setRecord(rec))
 		if paused {
