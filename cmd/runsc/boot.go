@@ -15,6 +15,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
+	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/flag"
 )
 
@@ -32,7 +33,7 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 		err = raiseShield()
 	}
 	if err == nil {
-		err = takeStores(spec, f)
+		err = takeStores(spec, f, args[0].(*config.Config).Platform)
 	}
 	if err != nil {
 		// A sandbox without its limits or its shield is worse than none.

@@ -62,7 +62,7 @@ func linePath(bundle string) (path string, done func(), err error) {
 // take its files.
 const lineTime = 5 * time.Second
 
-// meet takes the call of the kernel, which has been made.
+// meet takes the call of the kernel.
 func (l *sentryLine) meet() (err error) {
 	defer func() { _ = l.listener.Close() }()
 	if err := l.listener.SetDeadline(time.Now().Add(lineTime)); err != nil {
@@ -74,6 +74,22 @@ func (l *sentryLine) meet() (err error) {
 	return nil
 }
 
+// made tells the kernel that it has been made, and returns when it has done ahead what it
+// can.
+func (l *sentryLine) made() error {
+	if err := l.conn.SetDeadline(time.Now().Add(lineTime)); err != nil {
+		return err
+	}
+	_, err := l.conn.Write([]byte{done})
+	if err == nil {
+		_, err = io.ReadFull(l.conn, make([]byte, 1))
+	}
+	if err != nil {
+		return fmt.Errorf("the kernel does nothing ahead: %w", err)
+	}
+	return nil
+}
+
 func (l *sentryLine) close() {
 	_ = l.listener.Close()
 	if l.conn != nil {
@@ -81,8 +97,9 @@ func (l *sentryLine) close() {
 	}
 }
 
-// given goes with the files over the line, and back when they were taken.
-const given = 1
+// done goes over the line when the kernel was made, and with its files, and each time
+// back when it has done what is up to it.
+const done = 1
 
 // give has the kernel hold stores in the place of those that it was made with. After
 // that the kernel has no line any more.
@@ -94,19 +111,19 @@ func (l *sentryLine) give(stores []*os.File) error {
 	for i, f := range stores {
 		fds[i] = int(f.Fd())
 	}
-	if _, _, err := l.conn.WriteMsgUnix([]byte{given}, unix.UnixRights(fds...), nil); err != nil {
+	if _, _, err := l.conn.WriteMsgUnix([]byte{done}, unix.UnixRights(fds...), nil); err != nil {
 		return fmt.Errorf("give the kernel its files: %w", err)
 	}
-	if answer, err := io.ReadAll(l.conn); err != nil || !bytes.Equal(answer, []byte{given}) {
+	if answer, err := io.ReadAll(l.conn); err != nil || !bytes.Equal(answer, []byte{done}) {
 		return errors.Join(errors.New("the kernel did not take its files"), err)
 	}
 	return nil
 }
 
-// takeStores has this process, which becomes a kernel, take the stores that are
-// [sentryLine.give]n to it, if its specification says that somebody does. Until then
-// it ends with whoever made it.
-func takeStores(spec *specs.Spec, f *flag.FlagSet) error {
+// takeStores has this process, which becomes a kernel, do ahead what it can once it has
+// been made, and take the stores that are [sentryLine.give]n to it, if its specification says
+// that somebody does. Until then it ends with whoever made it.
+func takeStores(spec *specs.Spec, f *flag.FlagSet, platformName string) error {
 	bundle := spec.Annotations[lineAnnotation]
 	if bundle == "" {
 		return nil
@@ -122,12 +139,22 @@ func takeStores(spec *specs.Spec, f *flag.FlagSet) error {
 	go func() {
 		// No filter of system calls is in place yet: that comes when the kernel
 		// begins, which waits for the end of the line.
-		if err := replace(line, held); err != nil {
+		err := awaitMade(line)
+		if err == nil {
+			err = doAhead(platformName)
+		}
+		if err == nil {
+			_, err = unix.Write(line, []byte{done})
+		}
+		if err == nil {
+			err = replace(line, held)
+		}
+		if err != nil {
 			log.Warningf("nobody needs this kernel any more: %v", err)
 			os.Exit(1)
 		}
 		collector.Later(beginTime, beginHeap, 0)
-		_, _ = unix.Write(line, []byte{given})
+		_, _ = unix.Write(line, []byte{done})
 		_ = unix.Close(line)
 	}()
 	return nil
@@ -165,6 +192,19 @@ func dial(bundle string) (line int, err error) {
 		return -1, os.NewSyscallError("connect", err)
 	}
 	return line, nil
+}
+
+// awaitMade returns when this process has become a kernel.
+func awaitMade(line int) error {
+	var n int
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(line, make([]byte, 1))
+	}
+	if err == nil && n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // replace puts files that come over a line in the place of others.

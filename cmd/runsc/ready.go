@@ -107,6 +107,9 @@ func (r *ready) serve(conf *config.Config, id string) error {
 	if err := line.meet(); err != nil {
 		return err
 	}
+	if err := line.made(); err != nil {
+		return err
+	}
 	if _, err := said.Write([]byte{1}); err != nil {
 		return err
 	}

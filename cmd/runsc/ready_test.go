@@ -54,17 +54,17 @@ func kernelSide(t *testing.T) (l *sentryLine, line int) {
 func TestStoresAreReplaced(t *testing.T) {
 	l, line := kernelSide(t)
 	held := []*os.File{memfd(t, "nobody's root"), memfd(t, "nobody's tmp")}
-	done := make(chan error, 1)
+	took := make(chan error, 1)
 	go func() {
 		err := replace(line, []int{int(held[0].Fd()), int(held[1].Fd())})
-		_, _ = unix.Write(line, []byte{given})
+		_, _ = unix.Write(line, []byte{done})
 		_ = unix.Close(line)
-		done <- err
+		took <- err
 	}()
 	if err := l.give([]*os.File{memfd(t, "root"), memfd(t, "tmp")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
+	if err := <-took; err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"root", "tmp"} {
@@ -88,15 +88,15 @@ func TestAKernelWithoutItsFiles(t *testing.T) {
 	t.Run("too few", func(t *testing.T) {
 		l, line := kernelSide(t)
 		held := memfd(t, "nobody's")
-		done := make(chan error, 1)
+		took := make(chan error, 1)
 		go func() {
-			done <- replace(line, []int{int(held.Fd()), int(held.Fd())})
+			took <- replace(line, []int{int(held.Fd()), int(held.Fd())})
 			_ = unix.Close(line)
 		}()
 		if err := l.give([]*os.File{memfd(t, "root")}); err == nil {
 			t.Error("the kernel took one file in the place of two")
 		}
-		if err := <-done; err == nil {
+		if err := <-took; err == nil {
 			t.Error("it has one file in the place of two")
 		}
 	})
