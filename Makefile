@@ -122,7 +122,7 @@ build: setup embedded ## build bin/cubby with the programs that it carries
 embedded: setup
 	@mkdir -p .cache/programs $(EMBEDDED)
 	$(STATIC) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o .cache/programs/cubby-init ./cmd/cubby-init
-	$(STATIC) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o .cache/programs/runsc ./cmd/runsc
+	modfile=$$(scripts/gvisor.sh) && $(STATIC) $(GO) build -modfile=$$modfile -trimpath -ldflags '$(LDFLAGS)' -o .cache/programs/runsc ./cmd/runsc
 	$(STATIC) $(GO) run -trimpath ./internal/embedded/pack -out $(EMBEDDED) .cache/programs/cubby-init .cache/programs/runsc
 
 .PHONY: image
@@ -151,8 +151,9 @@ install: build ## install to /usr/local/bin and set up the systemd service
 lint: setup-test ## formatting, vet, golangci-lint, the linters of api/openapi.json
 	@scripts/gofmt.sh
 	@scripts/lint-openapi.sh
-	$(STATIC) $(GO) vet -trimpath github.com/cubbyhq/cubby/... && $(STATIC) $(GO) vet -trimpath -tags root,long ./...
-	$(STATIC) GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root,long ./...
+	@# With the gVisor that is built, which is compiled already.
+	modfile=$$(scripts/gvisor.sh) && export $(STATIC) GOFLAGS="-trimpath -modfile=$$modfile" && $(GO) vet github.com/cubbyhq/cubby/... && \
+		$(GO) vet -tags root,long ./... && $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root,long ./...
 	cd client && $(STATIC) GOFLAGS=-trimpath ../$(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
 	@scripts/client-oldest.sh
 

@@ -20,7 +20,8 @@ scripts/sdk-typescript.sh setup
 (cd sdk/typescript && "$tools/buf" generate ../../api/proto --path ../../api/proto/sandbox)
 scripts/go test -vet=off ./internal/daemon -run '^TestOpenAPI$' -update >/dev/null
 scripts/go test -vet=off ./internal/driver/oci/seccomp -run '^TestNumbers$' -update >/dev/null
-scripts/go test -vet=off ./cmd/runsc -run '^TestFilterIsThatOfItsRules$' -update >/dev/null
+modfile=$(scripts/gvisor.sh)
+scripts/go test -modfile="$modfile" -vet=off ./cmd/runsc -run '^TestFilterIsThatOfItsRules$' -update >/dev/null
 node_modules=$(scripts/openapi-tools.sh)/node_modules
 "$node_modules/.bin/openapi-typescript" api/openapi.json --output sdk/typescript/src/openapi.ts >/dev/null
 python3 sdk/python/tools/unasync.py

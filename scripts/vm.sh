@@ -128,9 +128,9 @@ mkdir -p "$try"
 export GOARCH=$arch CGO_ENABLED=0
 carried=$work/carried
 mkdir "$carried" "$work/programs"
-for name in cubby-init runsc; do
-  scripts/go build -trimpath -ldflags '-s -w' -o "$work/programs/$name" "./cmd/$name"
-done
+modfile=$(scripts/gvisor.sh)
+scripts/go build -trimpath -ldflags '-s -w' -o "$work/programs/cubby-init" ./cmd/cubby-init
+scripts/go build -modfile="$modfile" -trimpath -ldflags '-s -w' -o "$work/programs/runsc" ./cmd/runsc
 env -u GOARCH scripts/go run ./internal/embedded/pack -out "$carried" "$work/programs/cubby-init" "$work/programs/runsc"
 {
   echo '{"Replace": {'

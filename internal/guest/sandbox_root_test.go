@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -41,8 +42,12 @@ var runscBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(init), "runsc")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/cubbyhq/cubby/cmd/runsc")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	modfile, err := exec.Command("../../scripts/gvisor.sh").Output()
+	if err != nil {
+		return "", fmt.Errorf("patch gVisor: %w", err)
+	}
+	cmd := exec.Command("go", "build", "-modfile="+strings.TrimSpace(string(modfile)), "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/runsc")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build runsc: %s", out)
 	}
