@@ -7,16 +7,21 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
+	"gvisor.dev/gvisor/runsc/config"
 )
 
-// A kernel that is made before anybody needs it does then what it would do while
-// somebody waits: it takes over the signals and makes address spaces for programs.
+// leaver is upstream's command with the patch proc-ahead.
+type leaver interface{ LeaveProc() }
 
-// doAhead does so. Call it in a kernel's process that has been made, before its filter of
-// system calls is in place.
-func doAhead(platformName string) error {
+// doAhead does what upstream's kernel does as it begins, when somebody waits for that: it
+// gives up /proc, takes over the signals and makes address spaces for programs. Call it in
+// the process of a kernel that has been made, before its filter of system calls is in place.
+func (b *boot) doAhead(conf *config.Config) error {
+	if l, ok := any(&b.Boot).(leaver); ok {
+		l.LeaveProc() // before there are children that it would take for the one that it waits for
+	}
 	takeSignals()
-	return makeAddressSpaces(platformName)
+	return makeAddressSpaces(conf.Platform)
 }
 
 // forwarded are the signals that upstream's kernel forwards to the first process of its

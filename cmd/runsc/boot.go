@@ -33,7 +33,7 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 		err = raiseShield()
 	}
 	if err == nil {
-		err = takeStores(spec, f, args[0].(*config.Config).Platform)
+		err = takeStores(spec, f, func() error { return b.doAhead(args[0].(*config.Config)) })
 	}
 	if err != nil {
 		// A sandbox without its limits or its shield is worse than none.

@@ -120,10 +120,10 @@ func (l *sentryLine) give(stores []*os.File) error {
 	return nil
 }
 
-// takeStores has this process, which becomes a kernel, do ahead what it can once it has
+// takeStores has this process, which becomes a kernel, do something ahead once it has
 // been made, and take the stores that are [sentryLine.give]n to it, if its specification says
 // that somebody does. Until then it ends with whoever made it.
-func takeStores(spec *specs.Spec, f *flag.FlagSet, platformName string) error {
+func takeStores(spec *specs.Spec, f *flag.FlagSet, ahead func() error) error {
 	bundle := spec.Annotations[lineAnnotation]
 	if bundle == "" {
 		return nil
@@ -141,7 +141,7 @@ func takeStores(spec *specs.Spec, f *flag.FlagSet, platformName string) error {
 		// begins, which waits for the end of the line.
 		err := awaitMade(line)
 		if err == nil {
-			err = doAhead(platformName)
+			err = ahead()
 		}
 		if err == nil {
 			_, err = unix.Write(line, []byte{done})

@@ -14,6 +14,13 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 )
 
+// TestProcIsLeftAhead: upstream's command has the patch for it.
+func TestProcIsLeftAhead(t *testing.T) {
+	if _, ok := any(&new(boot).Boot).(leaver); !ok {
+		t.Error("upstream's command cannot leave /proc; see cmd/runsc/patches")
+	}
+}
+
 // memoryFile is memory of a kernel.
 func memoryFile(t *testing.T) *pgalloc.MemoryFile {
 	t.Helper()
