@@ -95,7 +95,7 @@ test-sdks: test-sdk-python test-sdk-typescript
 
 .PHONY: test-unit
 test-unit: ## the tests that need neither root nor installed programs
-	$(GO) test -race -shuffle=on github.com/cubbyhq/cubby/...
+	modfile=$$(scripts/gvisor.sh) && $(GO) test -modfile=$$modfile -race -shuffle=on github.com/cubbyhq/cubby/...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (default 20s)

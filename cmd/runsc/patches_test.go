@@ -65,7 +65,7 @@ func TestASaveLeavesHolesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if faults := minorFaults(t) - before; faults > size/hostarch.PageSize/10 {
-		t.Errorf("a save of %d pages took %d page faults", used, faults)
+		t.Errorf("a save of %d pages took %d page faults; see cmd/runsc/patches", used, faults)
 	}
 	if kept, err := f.TotalUsage(); err != nil || kept > 2*used*hostarch.PageSize {
 		t.Errorf("after it %d bytes are used, %v, for %d pages", kept, err, used)
