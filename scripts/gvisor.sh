@@ -9,24 +9,43 @@ scripts/go mod download "$module"
 read -r version source < <(scripts/go list -m -f '{{.Version}} {{.Dir}}' "$module")
 patches=("$PWD"/cmd/runsc/patches/*.patch)
 copy=.cache/gvisor/$version-$(cat "${patches[@]}" | sha256sum | cut -c1-12)
+
+# The copy is none of a repository's: of a directory of one git leaves out what a
+# patch changes elsewhere, and says nothing.
+apply() {
+  env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE -u GIT_PREFIX GIT_CEILING_DIRECTORIES="$PWD/.cache/gvisor" \
+    git -C "$1" apply "${@:2}"
+}
+
 if [ ! -d "$copy" ]; then
   mkdir -p .cache/gvisor
+  # What is left of other patches, and of builds that were killed.
+  find .cache/gvisor -mindepth 1 -maxdepth 1 -mmin +600 -exec rm -rf {} +
   new=$(mktemp -d .cache/gvisor/new.XXXXXX)
   trap 'rm -rf "$new"' EXIT
   cp -r "$source/." "$new"
-  chmod -R u+w "$new"
-  # The copy is none of this repository's: git would leave it alone.
-  GIT_CEILING_DIRECTORIES=$PWD/.cache/gvisor git -C "$new" apply "${patches[@]}"
+  chmod -R u+w,go+rX "$new"
+  for patch in "${patches[@]}"; do
+    apply "$new" "$patch"
+    # What was applied does not fit once more.
+    if apply "$new" --check "$patch" 2>/dev/null; then
+      echo "$patch changes nothing in $new" >&2
+      exit 1
+    fi
+  done
   # Another build may have made it meanwhile.
   mv -T "$new" "$copy" 2>/dev/null || [ -d "$copy" ]
-  find .cache/gvisor -mindepth 1 -maxdepth 1 ! -name 'new.*' ! -name "${copy##*/}*" -exec rm -rf {} +
 fi
-# In the place of the old one only where it differs, and as a whole.
+
+# put writes a file as a whole, where it differs.
 put() {
-  local made
+  local text made
+  text=$(cat)
+  [ ! -e "$1" ] || [ "$text" != "$(cat "$1")" ] || return 0
   made=$(mktemp "$1.XXXXXX")
-  cat >"$made"
-  if cmp -s "$made" "$1"; then rm "$made"; else mv "$made" "$1"; fi
+  echo "$text" >"$made"
+  chmod 644 "$made"
+  mv "$made" "$1"
 }
 {
   cat go.mod

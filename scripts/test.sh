@@ -129,8 +129,6 @@ program_tests() {
   CGO_ENABLED=0 tests program "$(of_packages $quick)" -trimpath -tags root "${only[@]}" -skip "^($(slow_names program))\$" "$@"
 }
 runsc_tests() {
-  local modfile
-  modfile=$(scripts/gvisor.sh) || return
   # shellcheck disable=SC2046 # one argument a package
   CGO_ENABLED=0 tests runsc "$(of_packages $(list ./cmd/runsc))" -modfile="$modfile" -trimpath "${only[@]}" "$@"
 }
@@ -161,6 +159,7 @@ only=(${RUN:+-run "$RUN"})
 prepare() {
   slow_known
   long_known
+  modfile=$(scripts/gvisor.sh) # of runsc_tests
   rm -f .cache/tests-*.json .cache/tests-*.again
   CGO_ENABLED=0 scripts/go build -trimpath -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
   PATH="$(scripts/go env GOROOT)/bin:$PATH"

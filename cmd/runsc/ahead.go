@@ -18,7 +18,7 @@ type leaver interface{ LeaveProc() }
 // the process of a kernel that has been made, before its filter of system calls is in place.
 func (b *boot) doAhead(conf *config.Config) error {
 	if l, ok := any(&b.Boot).(leaver); ok {
-		l.LeaveProc() // before there are children that it would take for the one that it waits for
+		l.LeaveProc()
 	}
 	takeSignals()
 	return makeAddressSpaces(conf.Platform)
@@ -45,8 +45,8 @@ func takeSignals() {
 	signal.Notify(nobodys, forwarded()...)
 }
 
-// spareAddressSpaces are enough for the agent, its first command, a program that the
-// command starts and one more in a memory. Each is a process of the host.
+// spareAddressSpaces are enough for the agent, its first command, and a program that the
+// command starts or a memory brings along. Each is two processes of the host.
 const spareAddressSpaces = 3
 
 // theirPlatform is what the spare address spaces were made by, whose memory they use.

@@ -59,8 +59,12 @@ func linePath(bundle string) (path string, done func(), err error) {
 }
 
 // lineTime is far more than a kernel needs to call, which it does before it is made, or to
-// take its files.
-const lineTime = 5 * time.Second
+// take its files. aheadTime is as much for what it does ahead, which it may have a hundredth
+// of a processor for.
+const (
+	lineTime  = 5 * time.Second
+	aheadTime = 15 * time.Second
+)
 
 // meet takes the call of the kernel.
 func (l *sentryLine) meet() (err error) {
@@ -77,7 +81,7 @@ func (l *sentryLine) meet() (err error) {
 // made tells the kernel that it has been made, and returns when it has done ahead what it
 // can.
 func (l *sentryLine) made() error {
-	if err := l.conn.SetDeadline(time.Now().Add(lineTime)); err != nil {
+	if err := l.conn.SetDeadline(time.Now().Add(aheadTime)); err != nil {
 		return err
 	}
 	_, err := l.conn.Write([]byte{done})

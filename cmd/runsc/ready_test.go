@@ -109,6 +109,49 @@ func TestAKernelWithoutItsFiles(t *testing.T) {
 	})
 }
 
+// TestAKernelIsToldThatItWasMade: whoever made it goes on when it has done what it does
+// ahead, and does not when it is gone.
+func TestAKernelIsToldThatItWasMade(t *testing.T) {
+	t.Run("done ahead", func(t *testing.T) {
+		l, line := kernelSide(t)
+		defer unix.Close(line)
+		told := make(chan error, 1)
+		go func() {
+			err := awaitMade(line)
+			_, _ = unix.Write(line, []byte{done})
+			told <- err
+		}()
+		if err := l.made(); err != nil {
+			t.Error(err)
+		}
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("it could not", func(t *testing.T) {
+		l, line := kernelSide(t)
+		told := make(chan error, 1)
+		go func() {
+			told <- awaitMade(line)
+			_ = unix.Close(line)
+		}()
+		if err := l.made(); err == nil {
+			t.Error("what a kernel did not do ahead counts as done")
+		}
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("nobody made it", func(t *testing.T) {
+		l, line := kernelSide(t)
+		defer unix.Close(line)
+		l.close()
+		if err := awaitMade(line); err == nil {
+			t.Error("a kernel that nobody made goes on")
+		}
+	})
+}
+
 func TestHeldStores(t *testing.T) {
 	var fds sandboxsetup.IntFlags
 	f := flag.NewFlagSet("boot", flag.ContinueOnError)

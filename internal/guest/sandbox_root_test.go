@@ -42,7 +42,9 @@ var runscBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(init), "runsc")
-	modfile, err := exec.Command("../../scripts/gvisor.sh").Output()
+	patch := exec.Command("../../scripts/gvisor.sh")
+	patch.Stderr = os.Stderr
+	modfile, err := patch.Output()
 	if err != nil {
 		return "", fmt.Errorf("patch gVisor: %w", err)
 	}

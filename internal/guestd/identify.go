@@ -77,10 +77,12 @@ func (s *Server) Identify(ctx context.Context, req *connect.Request[guestv1.Iden
 }
 
 // rename gives the machine another name, in its files and then in the kernel,
-// which knows the name of before until they have the new one. It may be repeated.
+// which knows the name of before until they have the new one. It may be repeated, and
+// leaves a machine alone that has the name, as after a rollback: what the sandbox made of
+// the files is its own.
 func rename(to string) error {
 	from, err := os.Hostname()
-	if err != nil {
+	if err != nil || from == to {
 		return err
 	}
 	if err := rewrite("/etc/hosts", func(text []byte) []byte { return renameHost(text, from, to) }); err != nil {

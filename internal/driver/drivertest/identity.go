@@ -103,6 +103,15 @@ func testIdentifyAgain(t *testing.T, s *suite) {
 	other.Env = append(other.Env, "WHOSE=another")
 	third := s.identify(t, second, other)
 	s.is(t, third, "second", "another")
+
+	if s.env.OwnRoot { // what it made of the files that name it stays, when the name does
+		s.execAs(t, third, "root", "echo own > /etc/hostname; echo 127.0.0.1 own > /etc/hosts")
+		other.Env = append(other.Env, "WHOSE=a third")
+		fourth := s.identify(t, third, other)
+		if got := s.exec(t, fourth, "echo \"$WHOSE\"; hostname; cat /etc/hostname /etc/hosts"); got != "a third\nsecond\nown\n127.0.0.1 own\n" {
+			t.Errorf("an identity of the same name leaves %q", got)
+		}
+	}
 }
 
 func testIdentifyRefuses(t *testing.T, s *suite) {
