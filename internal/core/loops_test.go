@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 func TestEgressIsDecidedAndWrittenDown(t *testing.T) {
@@ -307,6 +309,27 @@ func TestOutputThatCannotBeKept(t *testing.T) {
 	}
 	if got != 1 {
 		t.Errorf("Output told the end %d times, want once", got)
+	}
+}
+
+// TestEndOfAFullHostIsWrittenAtTheStop: neither the journal nor the store could take an end
+// that was told, and both have room when the service ends.
+func TestEndOfAFullHostIsWrittenAtTheStop(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	x := w.launch("a", "echo ready; while :; do echo more; sleep 0.01; done")
+	mend := storetest.Break(t, filepath.Join(w.dir, "cubby.db"), "UPDATE OF status ON execs", "")
+	if err := w.journals.Remove(b.UID); err != nil {
+		t.Fatal(err)
+	}
+	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndDiskFull {
+		t.Fatalf("it ended %+v, want disk_full", x.Exit)
+	}
+	time.Sleep(time.Second) // the attempts become rare
+	mend()
+	w.restart()
+	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndDiskFull {
+		t.Errorf("after a restart it has ended %+v, want disk_full as before", x.Exit)
 	}
 }
 

@@ -155,12 +155,17 @@ func (e *Exec) writeEnd(ctx context.Context, x sandbox.Exec) error {
 }
 
 // writeEndLate writes the end when the store can be written again. Until then
-// the exec stays a live one, so that its end is seen all the same; should the
-// service end first, the next boot copies it from the journal.
+// the exec stays a live one, so that its end is seen all the same. The end of the
+// service is the last attempt; after that the next boot copies the end from the
+// journal, if that could be written.
 func (e *Exec) writeEndLate(ctx context.Context, x sandbox.Exec) {
-	for pauses := gate.NewPauses(); ctx.Err() == nil; gate.Pause(ctx, pauses) {
+	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
+		last := ctx.Err() != nil
 		if e.writeEnd(context.WithoutCancel(ctx), x) == nil {
 			e.run.execs.forget(e)
+			return
+		}
+		if last {
 			return
 		}
 	}
