@@ -432,6 +432,28 @@ func TestServiceThatCannotBeStartedNowIsTriedAgain(t *testing.T) {
 
 // A copy has what anybody was told of the services, also what is not written down yet:
 // one that runs once and had done so ran again in each copy.
+// TestServiceThatEndedStaysEnded: a run that has ended counts at once, and before and
+// after it is accounted for.
+func TestServiceThatEndedStaysEnded(t *testing.T) {
+	w := newWorld(t)
+	b := w.createWith("a", sandbox.Service{Name: "once", Restart: sandbox.RestartNever, Command: "true"})
+	phase := func() sandbox.ServicePhase { return w.Services().States(b)["once"].Phase }
+	for range 20 {
+		w.inState("a", "once", services.Stopped)
+		w.until("it is written", func() bool { return w.get("a").Services["once"].Phase == sandbox.ServiceStopped })
+		if _, err := w.Services().Start(w.ctx, "a", "once"); err != nil {
+			t.Fatal(err)
+		}
+		for phase() != sandbox.ServiceStopped {
+		}
+		for stop := time.Now().Add(10 * time.Millisecond); time.Now().Before(stop); {
+			if p := phase(); p != sandbox.ServiceStopped {
+				t.Fatalf("it has stopped, and is %s after that", p)
+			}
+		}
+	}
+}
+
 func TestServiceThatRanOnceDoesNotRunInCopies(t *testing.T) {
 	w := newWorld(t)
 	command, starts := w.counted()

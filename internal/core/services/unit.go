@@ -353,11 +353,12 @@ func (u *unit) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// account decides what becomes of the service after a run has ended.
+// account decides what becomes of the service after a run has ended. Whoever looks sees
+// the run that has ended or what comes of it, and nothing in between.
 func (u *unit) account(ctx context.Context, x sandbox.Exec) {
-	u.take()
 	u.mu.Lock()
 	next := u.after(x)
+	u.exec, u.state = nil, next
 	u.telling = next.Phase == sandbox.ServiceFailed
 	u.mu.Unlock()
 	defer func() {
@@ -369,7 +370,7 @@ func (u *unit) account(ctx context.Context, x sandbox.Exec) {
 	if next.Phase == sandbox.ServiceFailed {
 		events = append(events, event.New(u.k.run.UID, "", event.ServiceFail{Service: u.name, Reason: next.Reason}))
 	}
-	u.set(ctx, func(s *sandbox.ServiceState) { *s = next }, events...)
+	u.k.save(ctx, events...)
 }
 
 // missing accounts for a run that ended while nobody looked: when the daemon was
