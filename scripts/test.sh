@@ -128,10 +128,7 @@ program_tests() {
   # shellcheck disable=SC2086 # one argument a package
   CGO_ENABLED=0 tests program "$(of_packages $quick)" -trimpath -tags root "${only[@]}" -skip "^($(slow_names program))\$" "$@"
 }
-runsc_tests() {
-  # shellcheck disable=SC2046 # one argument a package
-  CGO_ENABLED=0 tests runsc "$(of_packages $(list ./cmd/runsc))" -modfile="$modfile" -trimpath "${only[@]}" "$@"
-}
+runsc_tests() { CGO_ENABLED=0 tests runsc "$(of_packages $(list ./cmd/runsc))" -modfile="$modfile" -trimpath "${only[@]}" "$@"; }
 raced_tests() { GOGC=$collect tests raced "$(of_packages $(raced))" "${race[@]}" -tags root "${only[@]}" -skip "^($(slow_names raced))\$" "$@"; }
 # These are what they leave out.
 slow_package_tests() { CGO_ENABLED=0 tests slow-package "$(of_packages $(slow_packages package))" -trimpath -tags root "${only[@]}" "$@"; }

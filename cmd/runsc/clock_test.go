@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	sentrytime "gvisor.dev/gvisor/pkg/sentry/time"
@@ -32,14 +31,7 @@ func TestEarlyLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.MemfdCreate("clock", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := pgalloc.NewMemoryFile(os.NewFile(uintptr(fd), "clock"), pgalloc.MemoryFileOpts{DisableIMAWorkAround: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := memoryFile(t)
 	defer memory.Destroy()
 	page, err := memory.Allocate(uint64(os.Getpagesize()), pgalloc.AllocOpts{})
 	if err != nil {

@@ -78,18 +78,18 @@ func (l *sentryLine) meet() (err error) {
 	return nil
 }
 
-// made tells the kernel that it has been made, and returns when it has done ahead what it
-// can.
+// made tells the kernel that it has been made, and returns when it has prepared itself for
+// a sandbox.
 func (l *sentryLine) made() error {
 	if err := l.conn.SetDeadline(time.Now().Add(aheadTime)); err != nil {
 		return err
 	}
-	_, err := l.conn.Write([]byte{done})
+	_, err := l.conn.Write([]byte{word})
 	if err == nil {
 		_, err = io.ReadFull(l.conn, make([]byte, 1))
 	}
 	if err != nil {
-		return fmt.Errorf("the kernel does nothing ahead: %w", err)
+		return fmt.Errorf("the kernel has not prepared itself: %w", err)
 	}
 	return nil
 }
@@ -101,9 +101,9 @@ func (l *sentryLine) close() {
 	}
 }
 
-// done goes over the line when the kernel was made, and with its files, and each time
-// back when it has done what is up to it.
-const done = 1
+// word goes over the line when the kernel was made, and with its files, and comes back each
+// time when the kernel has done its part.
+const word = 1
 
 // give has the kernel hold stores in the place of those that it was made with. After
 // that the kernel has no line any more.
@@ -115,10 +115,10 @@ func (l *sentryLine) give(stores []*os.File) error {
 	for i, f := range stores {
 		fds[i] = int(f.Fd())
 	}
-	if _, _, err := l.conn.WriteMsgUnix([]byte{done}, unix.UnixRights(fds...), nil); err != nil {
+	if _, _, err := l.conn.WriteMsgUnix([]byte{word}, unix.UnixRights(fds...), nil); err != nil {
 		return fmt.Errorf("give the kernel its files: %w", err)
 	}
-	if answer, err := io.ReadAll(l.conn); err != nil || !bytes.Equal(answer, []byte{done}) {
+	if answer, err := io.ReadAll(l.conn); err != nil || !bytes.Equal(answer, []byte{word}) {
 		return errors.Join(errors.New("the kernel did not take its files"), err)
 	}
 	return nil
@@ -148,7 +148,7 @@ func takeStores(spec *specs.Spec, f *flag.FlagSet, ahead func() error) error {
 			err = ahead()
 		}
 		if err == nil {
-			_, err = unix.Write(line, []byte{done})
+			_, err = unix.Write(line, []byte{word})
 		}
 		if err == nil {
 			err = replace(line, held)
@@ -158,7 +158,7 @@ func takeStores(spec *specs.Spec, f *flag.FlagSet, ahead func() error) error {
 			os.Exit(1)
 		}
 		collector.Later(beginTime, beginHeap, 0)
-		_, _ = unix.Write(line, []byte{done})
+		_, _ = unix.Write(line, []byte{word})
 		_ = unix.Close(line)
 	}()
 	return nil

@@ -10,7 +10,7 @@
 // specification asks for that. Its clock is ready in milliseconds. And it has four
 // commands of its own: suspend, proceed and wake, with which cubby keeps the memory of
 // sandboxes, and ready, with which it makes the next one's kernel before it is needed.
-// Where that takes a change of upstream's own code, that is in patches.
+// What takes a change of upstream's own code is in patches.
 package main
 
 import (

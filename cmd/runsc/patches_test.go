@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -24,11 +23,7 @@ func TestProcIsLeftAhead(t *testing.T) {
 // memoryFile is memory of a kernel.
 func memoryFile(t *testing.T) *pgalloc.MemoryFile {
 	t.Helper()
-	fd, err := unix.MemfdCreate("memory", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := pgalloc.NewMemoryFile(os.NewFile(uintptr(fd), "memory"), pgalloc.MemoryFileOpts{DisableMemoryAccounting: true})
+	f, err := pgalloc.NewMemoryFile(memfd(t, ""), pgalloc.MemoryFileOpts{DisableMemoryAccounting: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,17 +54,17 @@ func kernelSide(t *testing.T) (l *sentryLine, line int) {
 func TestStoresAreReplaced(t *testing.T) {
 	l, line := kernelSide(t)
 	held := []*os.File{memfd(t, "nobody's root"), memfd(t, "nobody's tmp")}
-	took := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		err := replace(line, []int{int(held[0].Fd()), int(held[1].Fd())})
-		_, _ = unix.Write(line, []byte{done})
+		_, _ = unix.Write(line, []byte{word})
 		_ = unix.Close(line)
-		took <- err
+		done <- err
 	}()
 	if err := l.give([]*os.File{memfd(t, "root"), memfd(t, "tmp")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-took; err != nil {
+	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"root", "tmp"} {
@@ -88,15 +88,15 @@ func TestAKernelWithoutItsFiles(t *testing.T) {
 	t.Run("too few", func(t *testing.T) {
 		l, line := kernelSide(t)
 		held := memfd(t, "nobody's")
-		took := make(chan error, 1)
+		done := make(chan error, 1)
 		go func() {
-			took <- replace(line, []int{int(held.Fd()), int(held.Fd())})
+			done <- replace(line, []int{int(held.Fd()), int(held.Fd())})
 			_ = unix.Close(line)
 		}()
 		if err := l.give([]*os.File{memfd(t, "root")}); err == nil {
 			t.Error("the kernel took one file in the place of two")
 		}
-		if err := <-took; err == nil {
+		if err := <-done; err == nil {
 			t.Error("it has one file in the place of two")
 		}
 	})
@@ -118,7 +118,7 @@ func TestAKernelIsToldThatItWasMade(t *testing.T) {
 		told := make(chan error, 1)
 		go func() {
 			err := awaitMade(line)
-			_, _ = unix.Write(line, []byte{done})
+			_, _ = unix.Write(line, []byte{word})
 			told <- err
 		}()
 		if err := l.made(); err != nil {

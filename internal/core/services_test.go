@@ -444,7 +444,10 @@ func TestServiceThatEndedStaysEnded(t *testing.T) {
 		if _, err := w.Services().Start(w.ctx, "a", "once"); err != nil {
 			t.Fatal(err)
 		}
-		for phase() != sandbox.ServiceStopped {
+		for late := time.Now().Add(time.Minute); phase() != sandbox.ServiceStopped; { // without a pause, which could miss the moment
+			if time.Now().After(late) {
+				t.Fatal("it does not end")
+			}
 		}
 		for stop := time.Now().Add(10 * time.Millisecond); time.Now().Before(stop); {
 			if p := phase(); p != sandbox.ServiceStopped {

@@ -21,8 +21,9 @@ const lastLooks = 3
 // that have ended without a sign.
 //
 // The host ends all of them before it keeps this memory, and waits for a while until they
-// are closed here. Of one that is open all the same when the memory is written, gVisor takes the host's end away and wakes nobody who reads from it, neither in the
-// memory nor in the sandbox that goes on (beforeSave of SCMSender, in
+// are closed here. Of one that is open all the same when the memory is written, gVisor
+// takes the host's end away and wakes nobody who reads from it, neither in the memory nor
+// in the sandbox that goes on (beforeSave of SCMSender, in
 // pkg/sentry/socket/unix/transport): of the control connection that would be the last
 // that the host hears from this agent, and of any other a place that is never free again.
 type lookout struct {

@@ -259,22 +259,15 @@ func (u *unit) running() *live.Exec {
 	return u.exec
 }
 
-// take returns the run that is there and forgets it.
-func (u *unit) take() *live.Exec {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	e := u.exec
-	u.exec = nil
-	return e
-}
-
 // end ends the run that is there, if any, and does not count that.
 func (u *unit) end(ctx context.Context) {
 	if e := u.running(); e != nil {
 		terminate(ctx, e)
 		if ctx.Err() == nil {
 			e.KillLeft()
-			u.take()
+			u.mu.Lock()
+			u.exec = nil
+			u.mu.Unlock()
 		}
 	}
 }
