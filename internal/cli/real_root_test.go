@@ -38,14 +38,14 @@ func TestRealRun(t *testing.T) {
 			if res := run(nil, "--", "no-such-program"); res.code != 127 {
 				t.Errorf("not found: %+v", res)
 			}
-			signals, stdout, done := make(chan os.Signal), watch("ready"), make(chan int)
+			signals, stdout, done := make(chan os.Signal), watch("ready"), make(chan int, 1)
 			go func() {
 				done <- Main(context.Background(), Env{
 					Args:    []string{"run", "--isolation", isolation, "--", "bash", "-c", "echo ready; " + forever},
 					Environ: []string{"CUBBY_URL=" + url}, Stdout: stdout, Stderr: io.Discard, Signals: signals,
 				})
 			}()
-			<-stdout.seen
+			stdout.await(t, done)
 			signals <- syscall.SIGINT
 			if code := <-done; code != 130 {
 				t.Errorf("Ctrl-C: exit %d, want 130", code)

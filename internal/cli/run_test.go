@@ -102,6 +102,17 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// await returns when what was waited for was written, and ends the test when the
+// command that should write it has ended.
+func (w *watcher) await(t *testing.T, done <-chan int) {
+	t.Helper()
+	select {
+	case <-w.seen:
+	case code := <-done:
+		t.Fatalf("exit %d before %q; output: %q", code, w.match, w)
+	}
+}
+
 func (w *watcher) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,14 +144,14 @@ func TestRunSignals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			signals := make(chan os.Signal)
 			stdout := watch("ready")
-			done := make(chan int)
+			done := make(chan int, 1)
 			go func() {
 				done <- Main(context.Background(), Env{
 					Args: []string{"run", "--", "sh", "-c", tt.script}, Environ: []string{"CUBBY_URL=" + d.URL},
 					Stdout: stdout, Stderr: io.Discard, Signals: signals,
 				})
 			}()
-			<-stdout.seen
+			stdout.await(t, done)
 			for _, sig := range tt.signals {
 				signals <- sig
 			}
@@ -283,14 +294,14 @@ func TestExecOutlivesTheDaemon(t *testing.T) {
 		t.Fatalf("create: %+v", res)
 	}
 	stdout := watch("one")
-	done := make(chan int)
+	done := make(chan int, 1)
 	go func() {
 		done <- Main(context.Background(), Env{
 			Args:    []string{"exec", "box", "--", "sh", "-c", "echo one; until test -e go; do sleep 0.05; done; echo two; exit 6"},
 			Environ: []string{"CUBBY_URL=" + first.URL}, Stdout: stdout, Stderr: io.Discard,
 		})
 	}()
-	<-stdout.seen
+	stdout.await(t, done)
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}

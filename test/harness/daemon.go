@@ -194,6 +194,10 @@ func (d *Daemon) WaitReady() {
 	}
 }
 
+// AnyDisk in the environment has the program run on a disk that is nearly full, as that
+// of a machine with caches of builds may be. A test of the reserve has its own flag.
+const AnyDisk = "CUBBY_DISK_RESERVE=1"
+
 // Launch runs the program and does not wait for it.
 func (d *Daemon) Launch(flags ...string) error {
 	listen := d.options.Listen
@@ -214,7 +218,7 @@ func (d *Daemon) Launch(flags ...string) error {
 	args = append(args, d.options.Flags...)
 	cmd := exec.Command(d.Program, append(args, flags...)...)
 	cmd.Stdout, cmd.Stderr = logWriter{d}, logWriter{d}
-	cmd.Env = append(append(os.Environ(), "CUBBY_DATABASE_URL="+d.options.Database), d.options.Env...)
+	cmd.Env = append(append(os.Environ(), AnyDisk, "CUBBY_DATABASE_URL="+d.options.Database), d.options.Env...)
 	// What a terminal sends to the test is not for the daemon: the test ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// A child that outlives the daemon may hold its output.

@@ -50,6 +50,8 @@ func (d *doctor) boot(ctx context.Context) {
 		d.fail("boot", err.Error(), "")
 		return
 	}
+	// A host that is too full for the defaults may not be for its operator.
+	cfg.DiskReserve, cfg.MemoryReserve, cfg.MinFreeMemory = d.Config.DiskReserve, d.Config.MemoryReserve, d.Config.MinFreeMemory
 	dm, err := daemon.New(ctx, cfg)
 	if err != nil {
 		d.fail("boot", "no daemon: "+err.Error(), errs.Public(err).Hint)

@@ -21,7 +21,7 @@ func TestDoctorBootsRealSandboxes(t *testing.T) {
 			// The built program: without an image it boots itself, which
 			// has to be static.
 			cmd := exec.Command(harness.Program(t), "doctor", "--json", "--data-dir", harness.TempDir(t), "--image-dir", images)
-			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CUBBY_URL=http://127.0.0.1:1"}
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CUBBY_URL=http://127.0.0.1:1", harness.AnyDisk}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()

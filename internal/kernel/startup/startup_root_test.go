@@ -64,7 +64,7 @@ func startChanged(t *testing.T, name, language string, change func(*exec.Cmd), p
 		argv = slices.Insert(argv, 1, "-Xfrozen_modules=off") // as ipykernel's own kernelspec has it
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "HOME="+home, "IPYTHONDIR="+home, "R_LIBS_USER="+home+"/R/library", "CUBBY_CRAN_MIRROR=http://127.0.0.1:9/cran")
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "HOME="+home, "TMPDIR="+home, "IPYTHONDIR="+home, "R_LIBS_USER="+home+"/R/library", "CUBBY_CRAN_MIRROR=http://127.0.0.1:9/cran")
 	cmd.Dir = home
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	change(cmd)
