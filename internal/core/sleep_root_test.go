@@ -34,7 +34,7 @@ func realWorld(t *testing.T, edit ...func(*core.Config)) (w *world, state string
 	dir := t.TempDir()
 	state = filepath.Join(dir, "run")
 	d, err := oci.New(oci.Config{
-		StateDir: state, RuntimesDir: filepath.Join(dir, "runtimes"),
+		StateDir: state, RuntimesDir: filepath.Join(dir, "runtimes"), DiskReserve: 1,
 		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]), Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ func realWorld(t *testing.T) *world {
 	}
 	dir := t.TempDir()
 	d, err := oci.New(oci.Config{
-		StateDir: filepath.Join(dir, "run"), RuntimesDir: filepath.Join(dir, "runtimes"),
+		StateDir: filepath.Join(dir, "run"), RuntimesDir: filepath.Join(dir, "runtimes"), DiskReserve: 1,
 		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]), Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	})
 	if err != nil {

@@ -141,7 +141,7 @@ type machine struct {
 func newMachine(t testing.TB, runtime string) *machine {
 	t.Helper()
 	m := &machine{since: time.Now(), cfg: Config{
-		StateDir:     filepath.Join(t.TempDir(), "run"),
+		StateDir: filepath.Join(t.TempDir(), "run"), DiskReserve: 1,
 		RuntimesDir:  runtimes(t),
 		FavorMoves:   true,
 		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]),
