@@ -161,11 +161,7 @@ func untilFull(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return err
 		}
-		missing := 0
-		for _, p := range telemetry.ReadPools(text) {
-			missing += p.Wanted - p.Ready
-		}
-		if missing == 0 {
+		if missing(text) == 0 {
 			return nil
 		}
 		select {
@@ -174,4 +170,12 @@ func untilFull(ctx context.Context, c *client.Client) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// missing is how many sandboxes that are to be kept ready are not.
+func missing(metrics string) (n int) {
+	for _, p := range telemetry.ReadPools(metrics) {
+		n += p.Wanted - p.Ready
+	}
+	return n
 }

@@ -90,6 +90,8 @@ type Config struct {
 
 	SentryPool int `key:"sentry-pool" default:"1" usage:"kernels of gVisor (sentries), 17 MiB each, that are kept started for the next sandbox that begins or wakes; all are of the image, limits and volumes that are asked for; needs cgroup-favordynmods; 0: none"`
 
+	ContainerPool int `key:"container-pool" default:"1" usage:"containers, 5 MiB each, that are kept ready for the next create; all are of the image, limits and user that are asked for; 0: none"`
+
 	Pool Pools `key:"pool" default:"auto" usage:"sandboxes that are kept ready for creates that fit, as count=2,image=base,isolation=gvisor,kernel=python,modules=numpy+pandas,memory=1GiB,cpus=2,pids=512,disk=4GiB,user=sandbox;…, or as [[pool]] in the file; auto: two of base with gVisor, the default limits and a Python kernel, where the host has 4GiB; off: none"`
 
 	ArchiveURL       string `key:"archive-url" usage:"where the files of destroyed sandboxes can be archived, as s3://bucket[/prefix]; empty: nowhere"`
@@ -199,6 +201,8 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "idle-timeout and max-lifetime, also of threads, are between 0 and %d hours", int(sandbox.MaxDuration.Hours()))
 	case c.SentryPool < 0 || c.SentryPool > 100:
 		return errs.E(errs.Invalid, "sentry-pool: %d is not between 0 and 100", c.SentryPool)
+	case c.ContainerPool < 0 || c.ContainerPool > 100:
+		return errs.E(errs.Invalid, "container-pool: %d is not between 0 and 100", c.ContainerPool)
 	case c.DiskPool < 0 || c.DiskPool > 1000:
 		return errs.E(errs.Invalid, "disk-pool: %d is not between 0 and 1000", c.DiskPool)
 	case c.TenantDisk < sandbox.MinDiskBytes || c.TenantDisk > sandbox.MaxDiskBytes:

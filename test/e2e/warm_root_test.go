@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -284,6 +285,49 @@ func TestAKilledDaemonLeavesNoPool(t *testing.T) {
 				t.Errorf("left: %v, %v", pins, err)
 			}
 		}
+	}
+}
+
+// TestAContainerLikeTheLastIsReady without anybody having named it, whatever its limits, and
+// goes with the daemon that made it, also one that is killed.
+func TestAContainerLikeTheLastIsReady(t *testing.T) {
+	d := harness.Start(t, harness.Options{Flags: []string{"--container-pool", "1"}})
+	c := sdk.New(d.URL)
+	t.Cleanup(c.Close)
+	for i, how := range []string{"cold", "warm", "warm"} {
+		id := fmt.Sprintf("box%d", i)
+		opts := sdk.CreateOptions{ID: id, Isolation: "container", Limits: &sdk.Limits{MemoryBytes: 300 << 20, PIDs: 77}, User: "root", Env: map[string]string{"TOKEN": id}}
+		if _, err := c.Create(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+		if got := startOf(t, c, id); got != how {
+			t.Errorf("the create of %s was %s, want %s", id, got, how)
+		}
+		e, err := c.Exec(t.Context(), id, sdk.Shell("hostname; echo $TOKEN; id -u; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null"))
+		if want := id + "\n" + id + "\n0\n77\n"; err != nil || e.Stdout != want {
+			t.Errorf("%s: %+v, %v, want %q", id, e, err, want)
+		}
+		untilPoolIsFull(t, c)
+	}
+	uids := tracesOf(t, d)
+	if len(uids) != 4 {
+		t.Errorf("on the host there is %v, want three containers and one that is ready", uids)
+	}
+	if err := d.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	d.MustStart()
+	d.WaitReady()
+	c = sdk.New(d.URL)
+	t.Cleanup(c.Close)
+	for i := range 3 {
+		if err := c.Destroy(t.Context(), fmt.Sprintf("box%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := tracesOf(t, d); len(left) != 0 {
+		t.Errorf("left on the host: %v", left)
 	}
 }
 

@@ -249,7 +249,7 @@ func (d *Daemon) ownFlags() []string {
 	if d.Program != Program(d.t) {
 		return nil
 	}
-	flags := []string{"--pool", "off", "--preview-listen", "127.0.0.1:0"}
+	flags := []string{"--pool", "off", "--container-pool", "0", "--preview-listen", "127.0.0.1:0"}
 	if d.options.Images == Images(d.t) {
 		flags = append(flags, "--image-looks", "1h")
 	}

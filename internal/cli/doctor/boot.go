@@ -44,7 +44,7 @@ func (d *doctor) boot(ctx context.Context) {
 	}
 	cfg, err := config.Load([]string{
 		"--listen=127.0.0.1:0", "--data-dir=" + filepath.Join(scratch, "data"), "--image-dir=" + imageDir,
-		"--log-level=error", "--disk-pool=0", "--sentry-pool=0", "--pool=off",
+		"--log-level=error", "--disk-pool=0", "--sentry-pool=0", "--container-pool=0", "--pool=off",
 	}, nil)
 	if err != nil {
 		d.fail("boot", err.Error(), "")

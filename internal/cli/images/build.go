@@ -80,7 +80,7 @@ func (e Env) buildInSandbox(cmd *cobra.Command, r image.BuildRequest, asJSON boo
 			return err
 		}
 	} else {
-		d.Flags = []string{"--pool=off", "--disk-pool=0", "--sentry-pool=0", "--log-level=warn"}
+		d.Flags = []string{"--pool=off", "--disk-pool=0", "--sentry-pool=0", "--container-pool=0", "--log-level=warn"}
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	url, err := d.Find(cmd.Context())
@@ -116,7 +116,7 @@ func (e Env) dirNamed(cmd *cobra.Command) bool {
 
 // ownSettings are those of a daemon that is only for this build.
 func (e Env) ownSettings(cmd *cobra.Command) ([]string, error) {
-	flags := append(e.Settings(cmd), "--listen=127.0.0.1:0", "--preview-listen=off", "--pool=off", "--disk-pool=0", "--sentry-pool=0", "--log-level=warn", "--on-shutdown="+string(config.Destroy))
+	flags := append(e.Settings(cmd), "--listen=127.0.0.1:0", "--preview-listen=off", "--pool=off", "--disk-pool=0", "--sentry-pool=0", "--container-pool=0", "--log-level=warn", "--on-shutdown="+string(config.Destroy))
 	if cmd.Flags().Changed("data-dir") {
 		return flags, nil
 	}

@@ -123,8 +123,10 @@ type Settings struct {
 
 	// Pool is what is kept ready for creates. Zero fields of a kind are filled as
 	// a create's are. DefaultPool adds [defaultKind] where the host has the memory.
+	// Containers is how many are kept ready that are like the ones asked for.
 	Pool        []pool.Kind
 	DefaultPool bool
+	Containers  int
 	// ServicePause waits before a service starts again; nil: as long as it is told.
 	ServicePause func(ctx context.Context, d time.Duration) bool
 	// TaskProgram is the command of cubby-init in every sandbox; nil: [task.Program].

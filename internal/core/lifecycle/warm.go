@@ -58,7 +58,7 @@ func poolKinds(settings Settings) ([]pool.Kind, error) {
 // newPool returns the pool of the kinds, still empty.
 func (s *acts) newPool(kinds []pool.Kind) *pool.Pool {
 	return pool.New(pool.Config{
-		Kinds: kinds, Driver: s.cfg.Driver, Disks: s.cfg.Disks, Images: s.cfg.Images,
+		Kinds: kinds, Containers: s.cfg.Settings.Containers, Driver: s.cfg.Driver, Disks: s.cfg.Disks, Images: s.cfg.Images,
 		Gate: s.cfg.Gate, Log: s.cfg.Log, Uptime: s.cfg.Uptime,
 		Spec: func(k pool.Kind, uid sandbox.UID, img image.Image, disks storage.Mounts) driver.Spec {
 			return s.driverSpec(sandbox.Sandbox{UID: uid, Spec: sandbox.Spec{
@@ -80,8 +80,9 @@ func (s *creator) createWarm(ctx context.Context, b sandbox.Sandbox, img image.I
 	}
 	is := s.identity(b, img)
 	m := s.pool.Take(pool.Want{
-		Digest: img.Digest, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, User: b.Spec.User,
+		Digest: img.Digest, Image: b.Spec.Image, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, User: b.Spec.User,
 		Language: cmp.Or(b.Spec.Runtime, sandbox.RuntimePython),
+		Usual:    b.Spec.Limits.DiskBytes <= s.cfg.Settings.Defaults.Limits.DiskBytes,
 	})
 	if m == nil {
 		return b, false, nil

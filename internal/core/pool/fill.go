@@ -62,21 +62,25 @@ func (p *Pool) Run(ctx context.Context) {
 // Turn does the next thing that is to be done: it removes members whose image has
 // changed, and makes one that is missing. It returns when to call it again.
 func (p *Pool) Turn(ctx context.Context) (again time.Duration) {
-	if len(p.cfg.Kinds) == 0 {
+	p.forget()
+	p.mu.Lock()
+	kinds := p.kinds()
+	p.mu.Unlock()
+	if len(kinds) == 0 {
 		return checkEvery
 	}
 	room := p.cfg.Room()
 	if room == NoRoom {
-		if n := p.GiveUp(len(p.cfg.Kinds) * maxMembers); n > 0 {
+		if n := p.GiveUp(len(kinds) * maxMembers); n > 0 {
 			p.cfg.Log.Info("gave up sandboxes that were kept ready, because memory is short", "sandboxes", n)
 		}
 	}
-	images := p.resolve(ctx)
-	kind, again := p.next()
+	images := p.resolve(ctx, kinds)
+	kind, again := p.next(kinds)
 	if kind < 0 || room != RoomForMore || images[max(kind, 0)].Digest == "" || ctx.Err() != nil {
 		return cmp.Or(again, checkEvery)
 	}
-	p.fill(ctx, kind, images[kind])
+	p.fill(ctx, &Member{UID: sandbox.NewUID(), kind: kind, of: kinds[kind], Digest: images[kind].Digest, stop: func() {}}, images[kind])
 	return 0
 }
 
@@ -85,9 +89,9 @@ const maxMembers = 1000
 
 // resolve finds the images of all kinds, and removes the members that were made of
 // another. A kind whose image cannot be found has the zero one, and has failed.
-func (p *Pool) resolve(ctx context.Context) []image.Image {
-	images := make([]image.Image, len(p.cfg.Kinds))
-	for i, k := range p.cfg.Kinds {
+func (p *Pool) resolve(ctx context.Context, kinds []Kind) []image.Image {
+	images := make([]image.Image, len(kinds))
+	for i, k := range kinds {
 		img, err := p.cfg.Images.Resolve(ctx, k.Image)
 		if ctx.Err() != nil {
 			return images
@@ -131,7 +135,7 @@ func (p *Pool) due(kind int) bool {
 
 // next is the kind that a member is to be made of; -1 when there is none now, and
 // then when to look again.
-func (p *Pool) next() (kind int, again time.Duration) {
+func (p *Pool) next(kinds []Kind) (kind int, again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.cfg.Uptime()
@@ -142,7 +146,7 @@ func (p *Pool) next() (kind int, again time.Duration) {
 		return -1, min(p.quiet-now, checkEvery)
 	}
 	again = checkEvery
-	for i, k := range p.cfg.Kinds {
+	for i, k := range kinds {
 		switch wait := p.fills[i].next - now; {
 		case p.countReady(i) >= k.Count:
 		case wait > 0:
@@ -155,10 +159,9 @@ func (p *Pool) next() (kind int, again time.Duration) {
 }
 
 // fill makes one member.
-func (p *Pool) fill(ctx context.Context, kind int, img image.Image) {
+func (p *Pool) fill(ctx context.Context, m *Member, img image.Image) {
 	ctx, cancel := context.WithTimeout(ctx, fillTime)
 	defer cancel()
-	m := &Member{UID: sandbox.NewUID(), kind: kind, Digest: img.Digest, stop: func() {}}
 	p.mu.Lock()
 	p.held[m.UID], p.abort = true, cancel
 	p.mu.Unlock()
@@ -168,27 +171,29 @@ func (p *Pool) fill(ctx context.Context, kind int, img image.Image) {
 	p.abort = nil
 	p.mu.Unlock()
 	if err == nil && !given && p.add(m) {
-		p.worked(kind)
+		p.worked(m.kind)
 		return
 	}
 	p.remove(m)
 	if err != nil && ctx.Err() == nil {
-		p.failed(kind, err)
+		p.failed(m.kind, err)
 	}
 }
 
 // make takes the steps to a member that waits. The disk comes first and goes last: by it
 // the reconciler knows the pin for this daemon's.
 func (p *Pool) make(ctx context.Context, m *Member, img image.Image) error {
-	k := p.cfg.Kinds[m.kind]
+	k := m.of
 	if err := p.supports(k.Isolation); err != nil {
 		return err
 	}
 	if err := p.cfg.Disks.Create(ctx, m.UID, storage.Own, p.cfg.DiskBytes(k.Limits)); err != nil {
 		return err
 	}
-	if err := p.cfg.Images.Pin(ctx, m.Digest, m.UID); err != nil {
-		return err
+	if m.kind != p.followed() {
+		if err := p.cfg.Images.Pin(ctx, m.Digest, m.UID); err != nil {
+			return err
+		}
 	}
 	disks, err := p.cfg.Disks.Attach(ctx, storage.Use{User: m.UID, Own: m.UID})
 	if err != nil {
@@ -250,11 +255,11 @@ func (p *Pool) supports(isolation sandbox.Isolation) error {
 	return errs.E(errs.Unsupported, "isolation %q is not available on this host", isolation)
 }
 
-// add makes a member one that waits; false when the pool has ended.
+// add makes a member one that waits; false when nobody wants it any more.
 func (p *Pool) add(m *Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || m.kind == p.followed() && m.of.shape() != p.following.kind.shape() {
 		return false
 	}
 	ctx, stop := context.WithCancel(p.cfg.Gate.Context())
@@ -328,11 +333,17 @@ func (p *Pool) worked(kind int) {
 	p.fills[kind] = fills{}
 }
 
-// failed notes that none could, and when it is tried again.
+// failed notes that none could, and when it is tried again: with what is followed not
+// before it is asked for.
 func (p *Pool) failed(kind int, err error) {
-	k := p.cfg.Kinds[kind]
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if kind == p.followed() {
+		p.unfollow()
+		p.cfg.Log.Warn("the next container begins slower: none was kept ready", telemetry.KeyErr, err)
+		return
+	}
+	k := p.cfg.Kinds[kind]
 	f := &p.fills[kind]
 	now := p.cfg.Uptime()
 	if k.Optional && (errors.Is(err, errs.NotFound) || errors.Is(err, errs.Unsupported)) {

@@ -7,15 +7,18 @@ import "github.com/cubbyhq/cubby/internal/sandbox"
 // date, or starts them again.
 type Want struct {
 	Digest    string // of the image
+	Image     string // by name
 	Isolation sandbox.Isolation
 	Limits    sandbox.Limits
 	User      string
 	Language  string // of the code that will probably run
+	Usual     bool   // its disk is no larger than others': one like it may be kept ready
 }
 
 // rank says how well a member fits: 0 not at all; best is one whose kernel is for the
 // wanted language, then one without a kernel.
-func (w Want) rank(k Kind, m *Member) int {
+func (w Want) rank(m *Member) int {
+	k := m.of
 	switch {
 	case w.Digest != m.Digest || w.Isolation != k.Isolation || w.Limits != k.Limits || w.User != k.User:
 		return 0

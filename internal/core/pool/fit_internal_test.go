@@ -25,8 +25,8 @@ func TestRank(t *testing.T) {
 	} {
 		w := Want{Digest: "a", Isolation: sandbox.GVisor, Limits: limits, User: sandbox.UserSandbox, Language: "python"}
 		tt.edit(&w)
-		k := Kind{Isolation: sandbox.GVisor, Limits: limits, User: sandbox.UserSandbox, Kernel: tt.kernel}
-		if got := w.rank(k, &Member{Digest: "a"}); got != tt.want {
+		m := &Member{Digest: "a", of: Kind{Isolation: sandbox.GVisor, Limits: limits, User: sandbox.UserSandbox, Kernel: tt.kernel}}
+		if got := w.rank(m); got != tt.want {
 			t.Errorf("%s: rank = %d, want %d", name, got, tt.want)
 		}
 	}

@@ -66,9 +66,13 @@ type Images interface {
 	Unpin(ctx context.Context, digest string, owner sandbox.UID) error
 }
 
-// Config is what a pool is made with. All fields are required.
+// Config is what a pool is made with. All fields but the first two are required.
 type Config struct {
-	Kinds  []Kind
+	Kinds []Kind
+	// Containers is how many are kept ready besides that are like the ones asked for;
+	// 0: none.
+	Containers int
+
 	Driver driver.Driver
 	Disks  storage.Storage
 	Images Images
@@ -91,15 +95,16 @@ type Pool struct {
 	cfg  Config
 	kick chan struct{} // has a token when there may be something to do
 
-	mu       sync.Mutex
-	ready    []*Member // oldest first; guarded by mu
-	held     map[sandbox.UID]bool
-	fills    []fills            // by kind; guarded by mu
-	creating int                // creates under way; guarded by mu
-	claimed  int64              // members that became sandboxes; guarded by mu
-	quiet    time.Duration      // when the pool may fill again, by Uptime; guarded by mu
-	abort    context.CancelFunc // ends the fill that is under way; nil: none is; guarded by mu
-	closed   bool               // no member is kept any more; guarded by mu
+	mu        sync.Mutex
+	ready     []*Member // oldest first; guarded by mu
+	held      map[sandbox.UID]bool
+	following following          // guarded by mu
+	fills     []fills            // by kind; guarded by mu
+	creating  int                // creates under way; guarded by mu
+	claimed   int64              // members that became sandboxes; guarded by mu
+	quiet     time.Duration      // when the pool may fill again, by Uptime; guarded by mu
+	abort     context.CancelFunc // ends the fill that is under way; nil: none is; guarded by mu
+	closed    bool               // no member is kept any more; guarded by mu
 }
 
 // Member is a sandbox that runs and belongs to nobody.
@@ -108,7 +113,8 @@ type Member struct {
 	Handle driver.Handle // without an identity
 	Digest string        // of its image
 
-	kind int
+	kind int                // its number
+	of   Kind               // which it was made of
 	stop context.CancelFunc // ends the watch for its death
 }
 
@@ -116,7 +122,7 @@ type Member struct {
 func New(cfg Config) *Pool {
 	return &Pool{
 		cfg: cfg, kick: make(chan struct{}, 1),
-		held: make(map[sandbox.UID]bool), fills: make([]fills, len(cfg.Kinds)),
+		held: make(map[sandbox.UID]bool), fills: make([]fills, len(cfg.Kinds)+1),
 	}
 }
 
@@ -146,20 +152,34 @@ func (p *Pool) Creating() (done func()) {
 }
 
 // Take returns a member that fits, which is the caller's until [Pool.Release],
-// [Pool.Return] or [Pool.Discard]; nil when there is none.
+// [Pool.Return] or [Pool.Discard]; nil when there is none. A container that is asked for
+// may be followed, see [Config].
 func (p *Pool) Take(w Want) *Member {
+	m := p.take(w)
+	if m != nil && !p.grasp(m) {
+		p.Discard(m) // what is made in its place fails with a better message
+		return nil
+	}
+	return m
+}
+
+func (p *Pool) take(w Want) *Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	best, rank := -1, 0
 	for i, m := range p.ready {
-		if r := w.rank(p.cfg.Kinds[m.kind], m); r > rank {
+		if r := w.rank(m); r > rank {
 			best, rank = i, r
 		}
 	}
 	if best < 0 {
+		p.follow(w)
 		return nil
 	}
 	m := p.ready[best]
+	if m.kind == p.followed() {
+		p.follow(w)
+	}
 	p.ready = slices.Delete(p.ready, best, best+1)
 	m.stop()
 	p.stir()
@@ -176,7 +196,7 @@ func (p *Pool) Release(m *Member) {
 
 // Return gives a member back that was taken and is as it was.
 func (p *Pool) Return(m *Member) {
-	if !p.add(m) {
+	if !p.letGo(m) || !p.add(m) {
 		p.remove(m)
 	}
 }
@@ -225,8 +245,9 @@ type Status struct {
 func (p *Pool) Status() []Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]Status, len(p.cfg.Kinds))
-	for i, k := range p.cfg.Kinds {
+	kinds := p.kinds()
+	all := make([]Status, len(kinds))
+	for i, k := range kinds {
 		all[i] = Status{Kind: k, Ready: p.countReady(i)}
 	}
 	return all

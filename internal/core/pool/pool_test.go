@@ -42,6 +42,7 @@ type world struct {
 	room   pool.Room     // guarded by mu
 	digest string        // "": there is no image; guarded by mu
 	pins   map[sandbox.UID]string
+	pin    error // guarded by mu
 	unpin  error // guarded by mu
 	left   int   // guarded by mu
 }
@@ -60,6 +61,12 @@ func want() pool.Want {
 
 func newWorld(t *testing.T, kinds ...pool.Kind) *world {
 	t.Helper()
+	return newWorldOf(t, pool.Config{Kinds: kinds})
+}
+
+// newWorldOf completes a configuration.
+func newWorldOf(t *testing.T, cfg pool.Config) *world {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	fake := drivertest.NewFake(t)
 	w := &world{t: t, ctx: ctx, fake: fake, faults: drivertest.NewFaulty(fake), gate: gate.New(), digest: digest, pins: make(map[sandbox.UID]string)}
@@ -73,26 +80,25 @@ func newWorld(t *testing.T, kinds ...pool.Kind) *world {
 		t.Fatal(err)
 	}
 	w.gate.Open()
-	w.Pool = pool.New(pool.Config{
-		Kinds: kinds, Driver: w.faults, Disks: w.disks, Images: w, Gate: w.gate, Log: slog.New(slog.DiscardHandler), Uptime: w.uptime,
-		Spec: func(k pool.Kind, uid sandbox.UID, img image.Image, disks storage.Mounts) driver.Spec {
-			return driver.Spec{
-				UID: uid, Isolation: k.Isolation, Limits: k.Limits, Image: driver.Image{Digest: img.Digest, Dir: filepath.Join(dir, "rootfs")},
-				Volumes: driver.DiskVolumes(disks.Own.Dir, ""), Identity: driver.Identity{Env: []string{"PATH=/bin:/usr/bin"}},
-			}
-		},
-		DiskBytes: func(l sandbox.Limits) int64 { return l.DiskBytes },
-		Room: func() pool.Room {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.room
-		},
-		Left: func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.left++
-		},
-	})
+	cfg.Driver, cfg.Disks, cfg.Images, cfg.Gate, cfg.Log, cfg.Uptime = w.faults, w.disks, w, w.gate, slog.New(slog.DiscardHandler), w.uptime
+	cfg.Spec = func(k pool.Kind, uid sandbox.UID, img image.Image, disks storage.Mounts) driver.Spec {
+		return driver.Spec{
+			UID: uid, Isolation: k.Isolation, Limits: k.Limits, Image: driver.Image{Digest: img.Digest, Dir: filepath.Join(dir, "rootfs")},
+			Volumes: driver.DiskVolumes(disks.Own.Dir, ""), Identity: driver.Identity{Env: []string{"PATH=/bin:/usr/bin"}},
+		}
+	}
+	cfg.DiskBytes = func(l sandbox.Limits) int64 { return l.DiskBytes }
+	cfg.Room = func() pool.Room {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.room
+	}
+	cfg.Left = func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.left++
+	}
+	w.Pool = pool.New(cfg)
 	w.stop = sync.OnceFunc(func() {
 		over, now := context.WithCancel(context.Background())
 		now()
@@ -129,8 +135,12 @@ func (w *world) Resolve(_ context.Context, name string) (image.Image, error) {
 }
 
 func (w *world) Pin(_ context.Context, digest string, owner sandbox.UID) error {
-	w.set(func() { w.pins[owner] = digest })
-	return nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pin == nil {
+		w.pins[owner] = digest
+	}
+	return w.pin
 }
 
 func (w *world) Unpin(_ context.Context, _ string, owner sandbox.UID) error {

@@ -77,7 +77,7 @@ func Start(t testing.TB, o Options) *Daemon {
 	cfg.Listen, cfg.PreviewListen, cfg.DataDir = "127.0.0.1:0", "127.0.0.1:0", o.Dir
 	cfg.DiskReserve, cfg.MinFreeMemory = 1, 1 // the test machine may be full
 	cfg.JournalPerExec, cfg.JournalPerBox, cfg.DiskPool = 32<<20, 64<<20, 0
-	cfg.Pool = config.Pools{} // whoever tests it says what is kept ready
+	cfg.Pool, cfg.ContainerPool = config.Pools{}, 0 // whoever tests it says what is kept ready
 	cfg.ShutdownTimeout = 5 * time.Second
 	if o.Config != nil {
 		o.Config(&cfg)
