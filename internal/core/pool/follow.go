@@ -9,8 +9,8 @@ import (
 )
 
 // following is the kind that comes after those of the configuration: containers like
-// the ones that are asked for. While it waits a container takes a sixth of the memory
-// of a gVisor sandbox, so nobody has to name what is worth that.
+// the one that was asked for last. While it waits a container takes a sixth of the memory
+// of a gVisor sandbox (docs/performance.md), so nobody has to name what is worth that.
 type following struct {
 	kind  Kind          // its Count is 0 when there is none
 	other shape         // what was asked for last, if that was another
