@@ -109,7 +109,7 @@ step_driver() {
   say "the driver's tests"
   cp -r /try/oci /var/tmp/
   (cd /var/tmp/oci && ./oci.test -test.v -test.timeout 60m -test.run "${TESTS:-TestContract|TestKilledAtAnyMoment|TestStopThatWasCutOff|TestMemoryBomb|TestOutOfMemoryIsNamed|TestSocketBuffers|TestFileLocksAreBound|TestContainersHaveSignalsOfTheirOwn|TestKillAfterOutOfMemoryIsAKill|TestTasksOfGVisor|TestForkBomb|TestLimitsAreShown|TestPrivileges|TestEscapes|TestASandboxOfASentryIsLikeOthers|TestSentriesThatEnd}") |
-    grep -E --line-buffered '^ *(---|===.*(FAIL|PANIC)|panic|FAIL|PASS|ok)|_test.go:'
+    grep -E --line-buffered '^ *(---|===.*(FAIL|PANIC)|panic|FAIL|PASS|ok)|^ +[a-z_]+\.go:[0-9]+:'
   is "the driver's tests" "${PIPESTATUS[0]}" 0
   is "no cgroup is left" "$(ls -d /sys/fs/cgroup/cubby-*/*/ 2>/dev/null)" ""
 }

@@ -1,8 +1,9 @@
 // Package pool keeps sandboxes ready for the creates to come. A member of the
 // pool runs, has a disk and the pin of its image, and may have a kernel that
 // waits; it has no identity and no row in the store. A create that fits takes a
-// member and gives it an identity, which is much quicker than to begin one. Beside the kinds that are
-// configured there can be containers like the last one that a create asked for.
+// member and gives it an identity, which is much quicker than to begin one. Beside
+// the kinds that are configured there can be containers like the last one that a
+// create asked for.
 //
 // The pool makes members and removes them. It decides neither who gets one nor
 // what a sandbox is, and it writes nothing down: after a crash its members are
