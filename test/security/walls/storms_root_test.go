@@ -21,7 +21,9 @@ func sandboxes(t *testing.T, test func(t *testing.T, c *client.Client, id string
 
 func sandboxesOf(t *testing.T, pids int64, test func(t *testing.T, c *client.Client, id string)) {
 	t.Helper()
-	sandboxesWith(t, client.CreateOptions{Limits: &client.Limits{PIDs: pids, CPUs: 0.5}}, test)
+	// So many processes of Python in gVisor take half a GiB and more, and what ends them shall
+	// not be their memory.
+	sandboxesWith(t, client.CreateOptions{Limits: &client.Limits{PIDs: pids, CPUs: 0.5, MemoryBytes: 2 << 30}}, test)
 }
 
 func sandboxesWith(t *testing.T, o client.CreateOptions, test func(t *testing.T, c *client.Client, id string)) {
