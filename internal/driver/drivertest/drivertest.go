@@ -31,6 +31,8 @@ type Env struct {
 	Reopen func(t *testing.T) driver.Driver
 	// Crash kills a running sandbox behind the driver's back, with SIGKILL.
 	Crash func(t *testing.T, uid sandbox.UID)
+	// ForgetsDeaths: whether a crash was a signal may be known or not.
+	ForgetsDeaths bool
 	// Egress opens a stream to the proxy port inside a running sandbox, says
 	// "ping" and returns what comes back. Nil: with nc in the sandbox.
 	Egress func(t *testing.T, uid sandbox.UID) string

@@ -191,7 +191,7 @@ func (d *Driver) died(n note, r *run) driver.Death {
 	}
 	if r.death == nil {
 		status, known := r.process.ExitStatus()
-		death := d.cause(n, r.process.PID, status, known)
+		death := d.cause(n, r.process.PID, status, known, "a kernel before Linux 6.15 does not always tell how it ended")
 		r.death = &death
 		b := d.box(n.UID)
 		if rec, found, err := b.record(); err == nil && found && rec.PID == r.process.PID {
@@ -212,11 +212,11 @@ func (d *Driver) postMortem(n note, rec record) driver.Death {
 	if rec.HostID != d.hostID {
 		return driver.Death{Cause: driver.DeathUnknown, Detail: "the host was restarted"}
 	}
-	return d.cause(n, rec.PID, 0, false)
+	return d.cause(n, rec.PID, 0, false, "it ended while nobody watched")
 }
 
-// cause tells a death from what is left of it.
-func (d *Driver) cause(n note, pid int, status syscall.WaitStatus, known bool) driver.Death {
+// cause tells a death from what is left of it; unknown says why nothing may be.
+func (d *Driver) cause(n note, pid int, status syscall.WaitStatus, known bool, unknown string) driver.Death {
 	killed := known && status.Signaled() && status.Signal() == syscall.SIGKILL
 	if killed || !known {
 		if d.outOfMemory(n, pid) {
@@ -228,7 +228,7 @@ func (d *Driver) cause(n note, pid int, status syscall.WaitStatus, known bool) d
 	}
 	switch {
 	case !known:
-		return driver.Death{Cause: driver.DeathUnknown, Detail: "it ended while nobody watched"}
+		return driver.Death{Cause: driver.DeathUnknown, Detail: unknown}
 	case status.Signaled():
 		return driver.Death{Cause: driver.DeathSignal, Signal: unix.SignalName(status.Signal())}
 	default:
