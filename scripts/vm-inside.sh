@@ -16,7 +16,7 @@ exec >"$(port out)" 2>&1 </dev/null
 
 export TMPDIR=/var/tmp HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/busybox
 export CUBBY_URL=http://127.0.0.1:9090
-export CUBBY_POOL=off CUBBY_SENTRY_POOL=0 # each cgroup is one of a sandbox that a step made
+export CUBBY_POOL=off CUBBY_SENTRY_POOL=0 CUBBY_CONTAINER_POOL=0 # each cgroup is one of a sandbox that a step made
 kept=/var/lib/vm # what is known after a reboot
 . /try/settings
 
@@ -224,7 +224,7 @@ goes_on() {
 step_service() {
   say "systemd"
   install -m 0644 /try/cubby.service /etc/systemd/system/cubby.service
-  mkdir -p /etc/cubby && printf "%s\n" CUBBY_POOL=$CUBBY_POOL CUBBY_SENTRY_POOL=$CUBBY_SENTRY_POOL >/etc/cubby/cubby.env
+  mkdir -p /etc/cubby && printf "%s\n" CUBBY_POOL=$CUBBY_POOL CUBBY_SENTRY_POOL=$CUBBY_SENTRY_POOL CUBBY_CONTAINER_POOL=$CUBBY_CONTAINER_POOL >/etc/cubby/cubby.env
   check "enable --now" sh -c 'systemctl daemon-reload && systemctl enable --now cubby'
   check "the service answers" until_ 120 answers
   local id service=/sys/fs/cgroup/system.slice/cubby.service

@@ -41,7 +41,7 @@ func (b *bench) startDaemon(ctx context.Context, dataDir string, args ...string)
 	}
 	defer log.Close()
 	p.cmd = exec.Command(b.Program, append([]string{
-		"serve", "--listen=" + addr, "--data-dir=" + dataDir, "--image-dir=" + b.ImageDir, "--log-level=warn", "--pool=off",
+		"serve", "--listen=" + addr, "--data-dir=" + dataDir, "--image-dir=" + b.ImageDir, "--log-level=warn", "--pool=off", "--container-pool=0",
 	}, args...)...)
 	p.cmd.Env = append(cleanEnv(os.Environ()), b.environ...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log

@@ -90,7 +90,7 @@ type Config struct {
 
 	SentryPool int `key:"sentry-pool" default:"1" usage:"kernels of gVisor (sentries), 17 MiB each, that are kept started for the next sandbox that begins or wakes; all are of the image, limits and volumes that are asked for; needs cgroup-favordynmods; 0: none"`
 
-	ContainerPool int `key:"container-pool" default:"1" usage:"containers, 5 MiB each, that are kept ready for the next create; all are of the image, limits and user that are asked for; 0: none"`
+	ContainerPool int `key:"container-pool" default:"1" usage:"containers, 5 MiB each, that are kept ready for the next create; all are of the image, limits and user that were asked for last; 0, or with disk-overcommit: none"`
 
 	Pool Pools `key:"pool" default:"auto" usage:"sandboxes that are kept ready for creates that fit, as count=2,image=base,isolation=gvisor,kernel=python,modules=numpy+pandas,memory=1GiB,cpus=2,pids=512,disk=4GiB,user=sandbox;…, or as [[pool]] in the file; auto: two of base with gVisor, the default limits and a Python kernel, where the host has 4GiB; off: none"`
 

@@ -281,7 +281,7 @@ func (d *Daemon) sandboxSettings(o options) (lifecycle.Settings, error) {
 		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
 		MemoryReserve: reserve, SleepDiskBytes: sleepDisk,
-		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto, Containers: d.cfg.ContainerPool, TaskProgram: o.supervisor, Host: o.host,
+		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto, Containers: containers(d.cfg), TaskProgram: o.supervisor, Host: o.host,
 	}, nil
 }
 

@@ -19,6 +19,15 @@ func poolKinds(cfg config.Pools) []pool.Kind {
 	return kinds
 }
 
+// containers is how many are kept ready without being named. A disk that is promised to
+// one of them would be missed where promises are bounded.
+func containers(cfg config.Config) int {
+	if cfg.DiskOvercommit > 0 {
+		return 0
+	}
+	return cfg.ContainerPool
+}
+
 // poolStatus is how full the pool is, for metrics.
 func (d *Daemon) poolStatus() []telemetry.Pool {
 	var all []telemetry.Pool

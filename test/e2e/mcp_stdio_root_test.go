@@ -38,7 +38,7 @@ func ownStdio(t *testing.T) stdio {
 	data := harness.TempDir(t)
 	t.Cleanup(func() { harness.Unmount(t, data) })
 	return stdio{program, []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CUBBY_LISTEN=" + address,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CUBBY_LISTEN=" + address, harness.AnyDisk,
 		"CUBBY_DATA_DIR=" + data, "CUBBY_IMAGE_DIR=" + images, "CUBBY_DISK_POOL=0", "CUBBY_LOG_LEVEL=debug",
 	}, data, t.TempDir()}
 }

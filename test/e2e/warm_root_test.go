@@ -329,6 +329,11 @@ func TestAContainerLikeTheLastIsReady(t *testing.T) {
 	if left := tracesOf(t, d); len(left) != 0 {
 		t.Errorf("left on the host: %v", left)
 	}
+	for _, uid := range uids {
+		if pins, err := filepath.Glob(filepath.Join(harness.Images(t), "pins", "*", uid)); err != nil || len(pins) != 0 {
+			t.Errorf("left: %v, %v", pins, err)
+		}
+	}
 }
 
 // tracesOf are the uids of the sandboxes of which a daemon has anything on the host.

@@ -421,6 +421,6 @@ func (d *doctor) pool(ctx context.Context) {
 		d.good("pool", "%d of %d ready: %s, %s, %s", p.Ready, p.Wanted, p.Image, p.Isolation, kernel)
 	}
 	if len(pools) == 0 {
-		d.good("pool", "off")
+		d.good("pool", "nothing is kept ready")
 	}
 }

@@ -30,7 +30,7 @@ func TestPool(t *testing.T) {
 		config func(*config.Config)
 		want   []string
 	}{
-		{"off", func(*config.Config) {}, []string{"off"}},
+		{"off", func(*config.Config) {}, []string{"nothing is kept ready"}},
 		{"fits", func(c *config.Config) { c.Pool = kinds }, []string{
 			"2 of 2 ready: base, container, no kernel", "1 of 1 ready: base, container, no kernel",
 		}},

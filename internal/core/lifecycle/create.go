@@ -287,7 +287,8 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 			return b, err
 		}
 	}
-	if !ok && m.from == nil && m.origin == nil && m.work == nil {
+	empty := !ok && m.from == nil && m.origin == nil && m.work == nil
+	if empty {
 		if made, ok, err := s.createWarm(ctx, b, img, m.claim); ok || err != nil {
 			return made, err
 		}
@@ -301,6 +302,9 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		return b, err
 	}
 	defer m.booted()
+	if empty {
+		s.pool.Follow(s.wantOf(b, img))
+	}
 
 	b.Driver = s.cfg.Driver.Name()
 	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{

@@ -80,12 +80,18 @@ func (p *Pool) Turn(ctx context.Context) (again time.Duration) {
 	if kind < 0 || room != RoomForMore || images[max(kind, 0)].Digest == "" || ctx.Err() != nil {
 		return cmp.Or(again, checkEvery)
 	}
-	p.fill(ctx, &Member{UID: sandbox.NewUID(), kind: kind, of: kinds[kind], Digest: images[kind].Digest, stop: func() {}}, images[kind])
+	img := images[kind]
+	p.fill(ctx, &Member{UID: sandbox.NewUID(), kind: kind, of: kinds[kind], Digest: img.Digest, imageAt: img.CreatedAt, stop: func() {}}, img)
 	return 0
 }
 
 // maxMembers is more than the pool has of a kind.
 const maxMembers = 1000
+
+// isOf reports whether a member was made of an image.
+func (m *Member) isOf(img image.Image) bool {
+	return m.Digest == img.Digest && m.imageAt.Equal(img.CreatedAt)
+}
 
 // resolve finds the images of all kinds, and removes the members that were made of
 // another. A kind whose image cannot be found has the zero one, and has failed.
@@ -99,10 +105,10 @@ func (p *Pool) resolve(ctx context.Context, kinds []Kind) []image.Image {
 		if err == nil {
 			images[i] = img
 		} else if p.due(i) {
-			p.failed(i, err)
+			p.failed(i, k, err)
 		}
 		if err == nil || errors.Is(err, errs.NotFound) {
-			p.discardAll(func(m *Member) bool { return m.kind == i && m.Digest != img.Digest })
+			p.discardAll(func(m *Member) bool { return m.kind == i && !m.isOf(img) })
 		}
 	}
 	return images
@@ -159,8 +165,8 @@ func (p *Pool) next(kinds []Kind) (kind int, again time.Duration) {
 }
 
 // fill makes one member.
-func (p *Pool) fill(ctx context.Context, m *Member, img image.Image) {
-	ctx, cancel := context.WithTimeout(ctx, fillTime)
+func (p *Pool) fill(life context.Context, m *Member, img image.Image) {
+	ctx, cancel := context.WithTimeout(life, fillTime)
 	defer cancel()
 	p.mu.Lock()
 	p.held[m.UID], p.abort = true, cancel
@@ -175,8 +181,8 @@ func (p *Pool) fill(ctx context.Context, m *Member, img image.Image) {
 		return
 	}
 	p.remove(m)
-	if err != nil && ctx.Err() == nil {
-		p.failed(m.kind, err)
+	if err != nil && !given && life.Err() == nil {
+		p.failed(m.kind, m.of, err)
 	}
 }
 
@@ -293,7 +299,7 @@ func (p *Pool) watch(ctx context.Context, m *Member, handle driver.Handle) {
 	if err == nil {
 		err = errs.E(errs.Unavailable, "it ended by itself: %s", death.Cause)
 	}
-	p.failed(m.kind, err)
+	p.failed(m.kind, m.of, err)
 	p.remove(m)
 	p.stir()
 }
@@ -333,17 +339,14 @@ func (p *Pool) worked(kind int) {
 	p.fills[kind] = fills{}
 }
 
-// failed notes that none could, and when it is tried again: with what is followed not
-// before it is asked for.
-func (p *Pool) failed(kind int, err error) {
+// failed notes that none could be made of what a kind was, and when it is tried again.
+func (p *Pool) failed(kind int, k Kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if kind == p.followed() {
-		p.unfollow()
-		p.cfg.Log.Warn("the next container begins slower: none was kept ready", telemetry.KeyErr, err)
+		p.stray(k, err)
 		return
 	}
-	k := p.cfg.Kinds[kind]
 	f := &p.fills[kind]
 	now := p.cfg.Uptime()
 	if k.Optional && (errors.Is(err, errs.NotFound) || errors.Is(err, errs.Unsupported)) {

@@ -12,7 +12,7 @@ type Want struct {
 	Limits    sandbox.Limits
 	User      string
 	Language  string // of the code that will probably run
-	Usual     bool   // its disk is no larger than others': one like it may be kept ready
+	Usual     bool   // one like it may be kept ready, see [Pool.Follow]
 }
 
 // rank says how well a member fits: 0 not at all; best is one whose kernel is for the

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/pool"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -23,24 +24,26 @@ func container(pids int64) pool.Want {
 	return w
 }
 
-// cold asks for what is not ready, and fills the pool.
+// cold asks for what is not ready, as a create does that is admitted, and fills the pool.
 func (w *world) cold(ask pool.Want) {
 	w.t.Helper()
-	if m := w.Take(ask); m != nil {
+	if m := w.Take(w.ctx, ask); m != nil {
 		w.t.Fatalf("a container with %d processes was ready", ask.Limits.PIDs)
 	}
+	w.Follow(ask)
 	w.Turn(w.ctx)
 }
 
-// warm asks for what is ready, destroys it, and fills the pool.
+// warm has what is ready become a sandbox, destroys that, and fills the pool.
 func (w *world) warm(ask pool.Want) {
 	w.t.Helper()
-	m := w.Take(ask)
+	m := w.Take(w.ctx, ask)
 	if m == nil {
 		w.t.Fatalf("no container with %d processes was ready", ask.Limits.PIDs)
 	}
+	w.Release(m)
 	w.Discard(m)
-	w.until("it is gone", func() bool { return !w.Holds(m.UID) })
+	w.until("it is gone", func() bool { return len(w.has()) == 0 })
 	w.Turn(w.ctx)
 }
 
@@ -63,19 +66,33 @@ func TestTheNextContainerIsLikeTheLast(t *testing.T) {
 // TestWhatIsNotFollowed: gVisor has its sentries, and an enormous disk is not made twice
 // for one that was asked for.
 func TestWhatIsNotFollowed(t *testing.T) {
-	unusual := container(100)
-	unusual.Usual = false
-	for name, ask := range map[string]pool.Want{"gVisor": want(), "an unusual disk": unusual} {
-		w := follower(t)
+	for name, edit := range map[string]func(*pool.Want, *pool.Config){
+		"gVisor":          func(ask *pool.Want, _ *pool.Config) { ask.Isolation = sandbox.GVisor },
+		"an unusual disk": func(ask *pool.Want, _ *pool.Config) { ask.Usual = false },
+		"none":            func(_ *pool.Want, cfg *pool.Config) { cfg.Containers = 0 },
+	} {
+		ask, cfg := container(100), pool.Config{Containers: 1}
+		edit(&ask, &cfg)
+		w := newWorldOf(t, cfg)
 		w.cold(ask)
 		if all := w.Status(); len(all) != 0 {
 			t.Errorf("%s: the pool is %+v, want nothing", name, all)
 		}
 		w.nothingLeft()
 	}
-	w := newWorld(t)
+}
+
+// TestWhatIsRefusedIsNotFollowed: to ask is not enough, it has to be made.
+func TestWhatIsRefusedIsNotFollowed(t *testing.T) {
+	w := follower(t)
 	w.cold(container(100))
-	w.nothingLeft()
+	for range 3 {
+		if w.Take(w.ctx, container(200)) != nil {
+			t.Fatal("a container with 200 processes was ready")
+		}
+		w.Turn(w.ctx)
+	}
+	w.warm(container(100))
 }
 
 // TestTwoShapesInTurnKeepOneReady: the other takes its place when it is asked for twice in
@@ -100,6 +117,9 @@ func TestAKindOfTheConfigurationComesFirst(t *testing.T) {
 	w := newWorldOf(t, pool.Config{Containers: 1, Kinds: []pool.Kind{{Image: "base", Isolation: ask.Isolation, Limits: ask.Limits, User: ask.User, Count: 1}}})
 	w.Turn(w.ctx)
 	w.warm(ask)
+	m := w.Take(w.ctx, ask)
+	w.Follow(ask) // as when it is empty
+	w.Return(m)
 	if all := w.Status(); len(all) != 1 {
 		t.Errorf("the pool is %+v, want what is configured alone", all)
 	}
@@ -144,6 +164,37 @@ func TestWhatCannotBeFollowedWaitsForTheNextCreate(t *testing.T) {
 	w.wantReady(1)
 }
 
+// TestOneOfSeveralThatDiesLeavesTheOthers: and it is replaced.
+func TestOneOfSeveralThatDiesLeavesTheOthers(t *testing.T) {
+	w := newWorldOf(t, pool.Config{Containers: 2})
+	w.cold(container(100))
+	w.Turn(w.ctx)
+	w.wantReady(2)
+	dies := w.has()[0]
+	w.fake.Kill(dies, driver.Death{Cause: driver.DeathOOM})
+	w.until("it is gone", func() bool { return !w.Holds(dies) && len(w.has()) == 1 })
+	w.Turn(w.ctx)
+	w.wantReady(1) // not at once
+	w.pass(time.Minute)
+	w.Turn(w.ctx)
+	w.wantReady(2)
+}
+
+// TestTheFailureOfAnotherShapeIsNotThisOnes: that became what is followed meanwhile.
+func TestTheFailureOfAnotherShapeIsNotThisOnes(t *testing.T) {
+	w := follower(t)
+	w.faults.SetFail("Start", errs.E(errs.Unavailable, "down"))
+	w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Start" {
+			w.Follow(container(200))
+		}
+	})
+	w.cold(container(100))
+	w.faults.SetFail("Start", nil)
+	w.Turn(w.ctx)
+	w.warm(container(200))
+}
+
 // TestAContainerOfAnotherShapeThatIsBeingMadeGoes: another became what is followed meanwhile.
 func TestAContainerOfAnotherShapeThatIsBeingMadeGoes(t *testing.T) {
 	w := follower(t)
@@ -151,7 +202,7 @@ func TestAContainerOfAnotherShapeThatIsBeingMadeGoes(t *testing.T) {
 	w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Start" && !asked {
 			asked = true
-			w.Take(container(200))
+			w.Follow(container(200))
 		}
 	})
 	w.cold(container(100))
@@ -172,7 +223,7 @@ func TestWhatIsFollowedDoesNotHoldItsImage(t *testing.T) {
 	if n := pins(); n != 0 {
 		t.Errorf("while it waits there are %d pins", n)
 	}
-	m := w.Take(container(100))
+	m := w.Take(w.ctx, container(100))
 	if m == nil || pins() != 1 {
 		t.Fatalf("took %v with %d pins, want one", m, pins())
 	}
@@ -183,7 +234,7 @@ func TestWhatIsFollowedDoesNotHoldItsImage(t *testing.T) {
 	// Its image is removed, which ends it, also for a create that had found the image.
 	gone := errs.E(errs.NotFound, "no image")
 	w.set(func() { w.pin = gone })
-	if m := w.Take(container(100)); m != nil {
+	if m := w.Take(w.ctx, container(100)); m != nil {
 		t.Error("a container was given out whose image is gone")
 	}
 	w.until("it is gone", func() bool { return len(w.has()) == 0 })
@@ -193,4 +244,45 @@ func TestWhatIsFollowedDoesNotHoldItsImage(t *testing.T) {
 	w.set(func() { w.digest = "" })
 	w.Turn(w.ctx)
 	w.until("it is gone", func() bool { return len(w.has()) == 0 })
+}
+
+// TestAnImageThatIsMadeAgainIsAnother although it has the digest of the one that was removed:
+// the files of that are gone from below the container.
+func TestAnImageThatIsMadeAgainIsAnother(t *testing.T) {
+	w := follower(t)
+	for name, next := range map[string]func(){
+		"before the pool sees it": func() {
+			if m := w.Take(w.ctx, container(100)); m != nil {
+				t.Error("a container was given out whose files are gone")
+			}
+		},
+		"after that": func() { w.Turn(w.ctx) },
+	} {
+		w.cold(container(100))
+		old := w.has()[0]
+		w.set(func() { w.imageAt = w.imageAt.Add(time.Second) })
+		next()
+		w.until(name+": the container goes", func() bool { return !w.Holds(old) })
+		w.Turn(w.ctx)
+		w.warm(container(100))
+		w.pass(time.Hour)
+		w.Turn(w.ctx)
+		w.until("all are gone", func() bool { return len(w.has()) == 0 })
+	}
+}
+
+// TestWhatCannotLetGoOfItsImageGoes: one that was taken and given back.
+func TestWhatCannotLetGoOfItsImageGoes(t *testing.T) {
+	w := follower(t)
+	w.cold(container(100))
+	m := w.Take(w.ctx, container(100))
+	w.set(func() { w.unpin = errs.E(errs.Unavailable, "down") })
+	w.Return(m)
+	w.wantReady(0)
+	w.set(func() { w.unpin = nil })
+	var left int
+	w.set(func() { left = w.left })
+	if left != 1 {
+		t.Errorf("the reconciler heard %d times that something is left, want once", left)
+	}
 }

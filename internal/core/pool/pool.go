@@ -115,6 +115,8 @@ type Member struct {
 	Handle driver.Handle // without an identity
 	Digest string        // of its image
 
+	imageAt time.Time // when that was made: another of the same digest can take its place
+
 	kind int                // its number
 	of   Kind               // which it was made of
 	stop context.CancelFunc // ends the watch for its death
@@ -154,11 +156,10 @@ func (p *Pool) Creating() (done func()) {
 }
 
 // Take returns a member that fits, which is the caller's until [Pool.Release],
-// [Pool.Return] or [Pool.Discard]; nil when there is none. A container that is asked for
-// may be followed, see [Config].
-func (p *Pool) Take(w Want) *Member {
+// [Pool.Return] or [Pool.Discard]; nil when there is none.
+func (p *Pool) Take(ctx context.Context, w Want) *Member {
 	m := p.take(w)
-	if m != nil && !p.grasp(m) {
+	if m != nil && !p.grasp(ctx, m) {
 		p.Discard(m) // what is made in its place fails with a better message
 		return nil
 	}
@@ -175,13 +176,9 @@ func (p *Pool) take(w Want) *Member {
 		}
 	}
 	if best < 0 {
-		p.follow(w)
 		return nil
 	}
 	m := p.ready[best]
-	if m.kind == p.followed() {
-		p.follow(w)
-	}
 	p.ready = slices.Delete(p.ready, best, best+1)
 	m.stop()
 	p.stir()
@@ -194,6 +191,7 @@ func (p *Pool) Release(m *Member) {
 	defer p.mu.Unlock()
 	delete(p.held, m.UID)
 	p.claimed++
+	p.served(m)
 }
 
 // Return gives a member back that was taken and is as it was.

@@ -37,14 +37,15 @@ type world struct {
 	gate   *gate.Gate
 	stop   func()
 
-	mu     sync.Mutex
-	now    time.Duration // guarded by mu
-	room   pool.Room     // guarded by mu
-	digest string        // "": there is no image; guarded by mu
-	pins   map[sandbox.UID]string
-	pin    error // guarded by mu
-	unpin  error // guarded by mu
-	left   int   // guarded by mu
+	mu      sync.Mutex
+	now     time.Duration // guarded by mu
+	room    pool.Room     // guarded by mu
+	digest  string        // "": there is no image; guarded by mu
+	pins    map[sandbox.UID]string
+	imageAt time.Time // guarded by mu
+	pin     error     // guarded by mu
+	unpin   error     // guarded by mu
+	left    int       // guarded by mu
 }
 
 var limits = sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 1, PIDs: 512, DiskBytes: 64 << 20, OpenFiles: 4096}
@@ -131,7 +132,7 @@ func (w *world) Resolve(_ context.Context, name string) (image.Image, error) {
 	if w.digest == "" {
 		return image.Image{}, errs.E(errs.NotFound, "no such image: %s", name)
 	}
-	return image.Image{Name: name, Digest: w.digest}, nil
+	return image.Image{Name: name, Digest: w.digest, CreatedAt: w.imageAt}, nil
 }
 
 func (w *world) Pin(_ context.Context, digest string, owner sandbox.UID) error {
@@ -201,7 +202,7 @@ func taken(t *testing.T) (*world, *pool.Member) {
 	t.Helper()
 	w := newWorld(t, kind(1))
 	w.Turn(w.ctx)
-	m := w.Take(want())
+	m := w.Take(w.ctx, want())
 	if m == nil {
 		t.Fatal("no member fits")
 	}
@@ -270,7 +271,7 @@ func TestDoesNotFillBesideACreate(t *testing.T) {
 // TestATakenMemberIsReplaced: and stays held until it has a row.
 func TestATakenMemberIsReplaced(t *testing.T) {
 	w, m := taken(t)
-	if w.Take(want()) != nil {
+	if w.Take(w.ctx, want()) != nil {
 		t.Error("a member was given twice")
 	}
 	w.Turn(w.ctx)
@@ -298,7 +299,7 @@ func TestAMemberHasRunACommand(t *testing.T) {
 		}
 	})
 	w.Turn(w.ctx)
-	m := w.Take(want())
+	m := w.Take(w.ctx, want())
 	if m == nil || !ran {
 		t.Fatalf("took %v; its agent was asked = %t", m, ran)
 	}
@@ -315,7 +316,7 @@ func TestAReturnedMemberWaitsAgain(t *testing.T) {
 	w, m := taken(t)
 	w.Return(m)
 	w.wantReady(1)
-	if again := w.Take(want()); again != m {
+	if again := w.Take(w.ctx, want()); again != m {
 		t.Fatalf("took %v, want the one that was returned", again)
 	}
 	w.stop()
@@ -345,7 +346,7 @@ func TestAMemberThatDiesIsReplaced(t *testing.T) {
 	w.fake.Kill(died, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 	w.until("the member is gone", func() bool { return !w.Holds(died) })
 	w.nothingLeft()
-	if w.Take(want()) != nil {
+	if w.Take(w.ctx, want()) != nil {
 		t.Error("a dead member was given to somebody")
 	}
 	again := w.Turn(w.ctx)
@@ -364,13 +365,13 @@ func TestAnotherImageReplacesTheMembers(t *testing.T) {
 	w.set(func() { w.digest = renewed })
 	now := want()
 	now.Digest = renewed
-	if w.Take(now) != nil {
+	if w.Take(w.ctx, now) != nil {
 		t.Error("a member of the old image was taken for the new one")
 	}
 	w.Turn(w.ctx)
 	w.until("the old member is gone", func() bool { return !w.Holds(old) })
 	w.wantReady(1)
-	if m := w.Take(now); m == nil {
+	if m := w.Take(w.ctx, now); m == nil {
 		t.Error("no member of the new image")
 	} else {
 		w.Return(m)

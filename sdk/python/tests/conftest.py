@@ -76,6 +76,7 @@ class Daemon:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("CUBBY_", "SANDBOXD_"))}
         environment["CUBBY_TOKENS"] = f"sdk:{TOKEN}"
         environment |= self.registries.environment
+        environment["CUBBY_DISK_RESERVE"] = "1"  # the machine may be full
         # Git servers and package indexes of the tests are on this machine.
         environment["CUBBY_EGRESS_ALLOW"] = f"127.0.0.1,{ELSEWHERE},localhost"
         with self.log.open("wb") as log:
@@ -93,6 +94,8 @@ class Daemon:
                     self.images,
                     "--disk-pool",
                     "1",
+                    "--container-pool",
+                    "0",
                     "--journal-per-exec",
                     "16MiB",
                     "--journal-per-sandbox",

@@ -60,13 +60,14 @@ export class Daemon {
     const out = openSync(this.log, 'w');
     const child = spawn(
       this.program,
-      ['serve', '--listen', this.#listen, '--data-dir', this.data, '--image-dir', this.images, '--disk-pool', '1'],
+      ['serve', '--listen', this.#listen, '--data-dir', this.data, '--image-dir', this.images, '--disk-pool', '1', '--container-pool', '0'],
       {
         stdio: ['ignore', out, out],
         env: {
           ...env,
           CUBBY_TOKENS: `sdk:${token}`,
           CUBBY_PREVIEW_LISTEN: '127.0.0.1:0',
+          CUBBY_DISK_RESERVE: '1', // the machine may be full
           CUBBY_EGRESS_ALLOW: `127.0.0.1,${elsewhere},localhost`,
           CUBBY_PIP_INDEX_URL: this.#index,
           CUBBY_CORS_ORIGINS: this.#origin,
