@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -303,7 +304,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	}
 	defer m.booted()
 	if empty {
-		s.pool.Follow(s.wantOf(b, img))
+		s.pool.Follow(pool.WantOf(b, img, s.cfg.Settings.Defaults.Limits))
 	}
 
 	b.Driver = s.cfg.Driver.Name()

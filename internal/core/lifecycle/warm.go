@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +74,11 @@ func (s *acts) newPool(kinds []pool.Kind) *pool.Pool {
 // before the row: a crash in between leaves a sandbox of nobody, as all are that
 // wait, and after it one that is whole.
 func (s *creator) createWarm(ctx context.Context, b sandbox.Sandbox, img image.Image, claim *store.Claim) (made sandbox.Sandbox, ok bool, err error) {
-	if !poolable(b) {
+	if !pool.Serves(b) {
 		return b, false, nil
 	}
 	is := s.identity(b, img)
-	m := s.pool.Take(ctx, s.wantOf(b, img))
+	m := s.pool.Take(ctx, pool.WantOf(b, img, s.cfg.Settings.Defaults.Limits))
 	if m == nil {
 		return b, false, nil
 	}
@@ -113,19 +112,6 @@ func (s *creator) createWarm(ctx context.Context, b sandbox.Sandbox, img image.I
 	s.lifetimes.note(made, s.cfg.Now(), s.cfg.Uptime())
 	s.attach(made)
 	return s.upToDate(made), true, nil
-}
-
-// poolable reports whether a sandbox can be one that was made before anybody asked.
-func poolable(b sandbox.Sandbox) bool { return !b.Spec.SharedFiles && len(b.Spec.Dependencies) == 0 }
-
-// wantOf is what a sandbox needs of one that is kept ready. One with a larger disk than
-// others is not usual: who asks for it shall not have the host make two.
-func (s *creator) wantOf(b sandbox.Sandbox, img image.Image) pool.Want {
-	return pool.Want{
-		Digest: img.Digest, Image: b.Spec.Image, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, User: b.Spec.User,
-		Language: cmp.Or(b.Spec.Runtime, sandbox.RuntimePython),
-		Usual:    poolable(b) && b.Spec.Limits.DiskBytes <= s.cfg.Settings.Defaults.Limits.DiskBytes,
-	}
 }
 
 // storeWarm writes down that a sandbox is there and runs.
