@@ -129,11 +129,14 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 	}
 	err = b.memory().Seal(memory.Content{Secret: secret, Note: note}, func() error {
 		var onDisk errgroup.Group
-		// What the runtime wrote is all there; that it ends well is wanted too.
-		onDisk.Go(s.close)
+		// What the runtime wrote is all there; that it ends well is wanted too. If it does
+		// not, it says why, and a file that it removed then does not.
+		var ended error
+		onDisk.Go(func() error { ended = s.close(); return nil })
 		onDisk.Go(n.sync)
 		onDisk.Go(func() error { return memory.SyncTree(root) })
-		if err := onDisk.Wait(); err != nil {
+		synced := onDisk.Wait()
+		if err := errors.Join(ended, synced); err != nil {
 			return err
 		}
 		return memory.Exchange(root, b.saved())

@@ -60,7 +60,19 @@ export class Daemon {
     const out = openSync(this.log, 'w');
     const child = spawn(
       this.program,
-      ['serve', '--listen', this.#listen, '--data-dir', this.data, '--image-dir', this.images, '--disk-pool', '1', '--container-pool', '0'],
+      [
+        'serve',
+        '--listen',
+        this.#listen,
+        '--data-dir',
+        this.data,
+        '--image-dir',
+        this.images,
+        '--disk-pool',
+        '1',
+        '--container-pool',
+        '0',
+      ],
       {
         stdio: ['ignore', out, out],
         env: {

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-func sealed(t *testing.T) Memory {
+// half is a memory that is written and not sealed.
+func half(t *testing.T) Memory {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(program, []byte("program"), 0o700); err != nil {
@@ -29,10 +31,32 @@ func sealed(t *testing.T) Memory {
 	if _, kept, err := m.Kept(); kept || err != nil {
 		t.Fatalf("half a memory is kept = %v, %v", kept, err)
 	}
+	return m
+}
+
+func sealed(t *testing.T) Memory {
+	t.Helper()
+	m := half(t)
 	if err := m.Seal(Content{Secret: "secret", Note: []byte("note")}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// TestSealSaysWhyAFileIsGone: a runtime whose disk is full removes what it began, and says
+// later why it did.
+func TestSealSaysWhyAFileIsGone(t *testing.T) {
+	for range 20 {
+		m := half(t)
+		err := m.Seal(Content{}, func() error {
+			err := os.RemoveAll(m.HalfImage())
+			time.Sleep(10 * time.Millisecond)
+			return errors.Join(syscall.ENOSPC, err)
+		})
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("Seal = %v, want that the disk is full", err)
+		}
+	}
 }
 
 func TestMemoryIsWholeOrNone(t *testing.T) {

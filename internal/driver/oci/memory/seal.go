@@ -51,7 +51,8 @@ func (m Memory) Seal(c Content, meanwhile func() error) error {
 	// The disk works while the sums are taken. Each of these may wait for its
 	// journal, all together as long as one of them.
 	var onDisk errgroup.Group
-	onDisk.Go(meanwhile)
+	var done error // says more than that a file of the half is gone
+	onDisk.Go(func() error { done = meanwhile(); return nil })
 	for _, name := range names {
 		onDisk.Go(func() error { return syncFile(filepath.Join(half, name)) })
 	}
@@ -67,7 +68,8 @@ func (m Memory) Seal(c Content, meanwhile func() error) error {
 		onDisk.Go(func() error { return syncFile(filepath.Join(half, manifestName)) })
 		onDisk.Go(func() error { return syncFile(half) })
 	}
-	if err = errors.Join(err, onDisk.Wait()); err != nil {
+	synced := onDisk.Wait()
+	if err = errors.Join(done, err, synced); err != nil {
 		return err
 	}
 	if err := os.Rename(half, m.path()); err != nil {
