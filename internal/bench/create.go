@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -40,7 +38,6 @@ func (b *bench) create(ctx context.Context) error {
 		}
 		times[name].add(d)
 	}
-	// The first round fills caches and is not counted.
 	ahead, stop, err := b.beside(ctx, "ahead", "--container-pool=1")
 	if err != nil {
 		return err
@@ -51,6 +48,20 @@ func (b *bench) create(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	type row struct {
+		of              *bench
+		isolation, name string
+	}
+	var rows []row
+	for _, isolation := range b.Isolations {
+		rows = append(rows, row{ahead, isolation, isolation})
+	}
+	if b.Remote == nil {
+		for _, isolation := range b.Isolations {
+			rows = append(rows, row{cold, isolation, isolation + ", nothing ahead"})
+		}
+	}
+	// The first round fills caches and is not counted.
 	for i := range b.count(30, 5) + 1 {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -64,13 +75,8 @@ func (b *bench) create(ctx context.Context) error {
 		if engine != nil {
 			measure("docker run", func() error { return engine.run(ctx) })
 		}
-		for _, isolation := range b.Isolations {
-			ahead.createOnce(ctx, isolation, isolation, measure, times)
-		}
-		for _, isolation := range b.Isolations {
-			if b.Remote == nil {
-				cold.createOnce(ctx, isolation, isolation+coldName, measure, times)
-			}
+		for _, r := range rows {
+			r.of.createOnce(ctx, r.isolation, r.name, measure, times)
 		}
 	}
 	s := b.report.section("create", "Create to first command")
@@ -78,28 +84,18 @@ func (b *bench) create(ctx context.Context) error {
 		s.times(r.name+" run", deref(times[r.name+" run"]), 0)
 	}
 	s.times("docker run", deref(times["docker run"]), 0)
-	names := slices.Clone(b.Isolations)
-	for _, isolation := range b.Isolations {
-		if b.Remote == nil {
-			names = append(names, isolation+coldName)
-		}
-	}
-	for _, name := range names {
-		isolation, _, _ := strings.Cut(name, ",")
-		s.times(name+": create, first command", deref(times[name+": create, first command"]), firstCommand[isolation])
-		s.over(name+": create, first command", floorOf[isolation])
-		s.times(name+": create alone", deref(times[name+": create"]), 0)
-		s.over(name+": create alone", floorOf[isolation])
-		s.times(name+": destroy", deref(times[name+": destroy"]), 0)
+	for _, r := range rows {
+		s.times(r.name+": create, first command", deref(times[r.name+": create, first command"]), firstCommand[r.isolation])
+		s.over(r.name+": create, first command", floorOf[r.isolation])
+		s.times(r.name+": create alone", deref(times[r.name+": create"]), 0)
+		s.over(r.name+": create alone", floorOf[r.isolation])
+		s.times(r.name+": destroy", deref(times[r.name+": destroy"]), 0)
 	}
 	s.Note = "A bare runtime runs `true` and removes its container; cubby creates the sandbox with its disk, connects to its agent, runs `true` and answers over HTTP. " +
 		"A daemon of the bench's own has no pool. A gVisor sandbox begins in a kernel that was started ahead (`sentry-pool`), and a container is one that was kept ready like the one before " +
 		"(`container-pool`), which is not in the figures; in the last rows there is neither."
 	return nil
 }
-
-// coldName is added to an isolation where nothing is ready.
-const coldName = ", nothing ahead"
 
 // beside is a bench with another daemon of its own; with one of somebody else it is b.
 func (b *bench) beside(ctx context.Context, name string, flags ...string) (other *bench, stop func(), err error) {

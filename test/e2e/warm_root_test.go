@@ -277,14 +277,7 @@ func TestAKilledDaemonLeavesNoPool(t *testing.T) {
 			}
 		}
 		c.Close()
-		if left := tracesOf(t, d); len(left) != 0 {
-			t.Errorf("left on the host: %v", left)
-		}
-		for _, uid := range uids {
-			if pins, err := filepath.Glob(filepath.Join(harness.Images(t), "pins", "*", uid)); err != nil || len(pins) != 0 {
-				t.Errorf("left: %v, %v", pins, err)
-			}
-		}
+		wantNoTraces(t, d, uids)
 	}
 }
 
@@ -326,6 +319,12 @@ func TestAContainerLikeTheLastIsReady(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	wantNoTraces(t, d, uids)
+}
+
+// wantNoTraces fails when the host has anything of a daemon's sandboxes, or a pin of one.
+func wantNoTraces(t *testing.T, d *harness.Daemon, uids []string) {
+	t.Helper()
 	if left := tracesOf(t, d); len(left) != 0 {
 		t.Errorf("left on the host: %v", left)
 	}

@@ -123,7 +123,7 @@ type Settings struct {
 
 	// Pool is what is kept ready for creates. Zero fields of a kind are filled as
 	// a create's are. DefaultPool adds [defaultKind] where the host has the memory.
-	// Containers is how many are kept ready that are like the ones asked for.
+	// Containers is how many are kept ready that are like the last one made.
 	Pool        []pool.Kind
 	DefaultPool bool
 	Containers  int

@@ -339,12 +339,13 @@ func (p *Pool) worked(kind int) {
 	p.fills[kind] = fills{}
 }
 
-// failed notes that none could be made of what a kind was, and when it is tried again.
+// failed notes that no member of a kind, which was k then, could be made or lived on, and
+// when it is tried again.
 func (p *Pool) failed(kind int, k Kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if kind == p.followed() {
-		p.stray(k, err)
+		p.failedFollowing(k, err)
 		return
 	}
 	f := &p.fills[kind]

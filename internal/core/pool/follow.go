@@ -74,9 +74,9 @@ func (p *Pool) served(m *Member) {
 	}
 }
 
-// stray is failed for a container that was followed: when none of them is left, none is made
-// until the next is asked for. The caller holds mu.
-func (p *Pool) stray(k Kind, err error) {
+// failedFollowing is failed for the kind that is followed: when none of it is left, none is
+// made until the next is asked for. The caller holds mu.
+func (p *Pool) failedFollowing(k Kind, err error) {
 	if k.shape() != p.following.kind.shape() {
 		return // another is followed by now
 	}
@@ -99,10 +99,10 @@ func (p *Pool) forget() {
 	p.discardAll(func(m *Member) bool { return m.kind == p.followed() && m.of.shape() != now })
 }
 
-// grasp pins the image of a member that was followed and is taken; false when it cannot.
-// Until then the image could be removed, and made again: nobody who wants to may be told that
-// it is in use, when all sandboxes of it that anybody knows are gone.
-func (p *Pool) grasp(ctx context.Context, m *Member) bool {
+// pin pins the image of a member that was followed and is taken; false when that image is
+// gone. Until then it could be removed, and made again: whoever does that is not told that it
+// is in use when all sandboxes of it that anybody knows are gone.
+func (p *Pool) pin(ctx context.Context, m *Member) bool {
 	if m.kind != p.followed() {
 		return true
 	}
@@ -113,8 +113,8 @@ func (p *Pool) grasp(ctx context.Context, m *Member) bool {
 	return err == nil && m.isOf(img)
 }
 
-// letGo takes back what grasp did.
-func (p *Pool) letGo(m *Member) bool {
+// unpin takes back what pin did; false when it cannot.
+func (p *Pool) unpin(m *Member) bool {
 	if m.kind != p.followed() {
 		return true
 	}

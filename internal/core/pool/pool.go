@@ -3,7 +3,7 @@
 // waits; it has no identity and no row in the store. A create that fits takes a
 // member and gives it an identity, which is much quicker than to begin one. Beside
 // the kinds that are configured there can be containers like the last one that a
-// create asked for.
+// create asked for, which have no pin until they are taken.
 //
 // The pool makes members and removes them. It decides neither who gets one nor
 // what a sandbox is, and it writes nothing down: after a crash its members are
@@ -71,8 +71,8 @@ type Images interface {
 // Config is what a pool is made with. All fields but the first two are required.
 type Config struct {
 	Kinds []Kind
-	// Containers is how many are kept ready besides that are like the ones asked for;
-	// 0: none.
+	// Containers is how many more are kept ready that are like the last one that was made,
+	// see [Pool.Follow]; 0: none.
 	Containers int
 
 	Driver driver.Driver
@@ -159,7 +159,7 @@ func (p *Pool) Creating() (done func()) {
 // [Pool.Return] or [Pool.Discard]; nil when there is none.
 func (p *Pool) Take(ctx context.Context, w Want) *Member {
 	m := p.take(w)
-	if m != nil && !p.grasp(ctx, m) {
+	if m != nil && !p.pin(ctx, m) {
 		p.Discard(m) // what is made in its place fails with a better message
 		return nil
 	}
@@ -196,7 +196,7 @@ func (p *Pool) Release(m *Member) {
 
 // Return gives a member back that was taken and is as it was.
 func (p *Pool) Return(m *Member) {
-	if !p.letGo(m) || !p.add(m) {
+	if !p.unpin(m) || !p.add(m) {
 		p.remove(m)
 	}
 }
