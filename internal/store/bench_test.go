@@ -13,8 +13,8 @@ import (
 func BenchmarkStore(b *testing.B) {
 	for _, rows := range []int{10, 10_000} {
 		s, c := fresh(b)
-		flush := s.engine.flush
-		s.engine.flush = func() error { return nil } // the filling need not survive
+		flush := s.engine.Flush
+		s.engine.Flush = func() error { return nil } // the filling need not survive
 		var last sandbox.Sandbox
 		for i := range rows {
 			last = box(fmt.Sprint("box-", i))
@@ -24,7 +24,7 @@ func BenchmarkStore(b *testing.B) {
 		for range rows {
 			finished(b, s, last.UID)
 		}
-		s.engine.flush = flush
+		s.engine.Flush = flush
 		run := func(name string, call func() error) {
 			b.Run(fmt.Sprintf("%s/%d", name, rows), func(b *testing.B) {
 				for b.Loop() {
@@ -70,8 +70,8 @@ func BenchmarkStore(b *testing.B) {
 // others.
 func BenchmarkConversation(b *testing.B) {
 	s, _ := fresh(b)
-	flush := s.engine.flush
-	s.engine.flush = func() error { return nil }
+	flush := s.engine.Flush
+	s.engine.Flush = func() error { return nil }
 	for i := range 1000 {
 		talk(b, s, "acme", fmt.Sprint("other-", i), with(`{"graph_id":"agent","n":1}`))
 	}
@@ -84,7 +84,7 @@ func BenchmarkConversation(b *testing.B) {
 			Checkpoint: conversation.Checkpoint{ID: conversation.NewID(), Metadata: object(`{"source":"loop"}`)},
 		})
 	}
-	s.engine.flush = flush
+	s.engine.Flush = flush
 	run := func(name string, call func() error) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -342,7 +342,7 @@ func TestBrokenStepLeavesNothing(t *testing.T) {
 		t.Helper()
 		do := func(statement string) {
 			t.Helper()
-			if _, err := s.engine.write.ExecContext(ctx, statement); err != nil {
+			if _, err := s.engine.Write.ExecContext(ctx, statement); err != nil {
 				t.Fatal(err)
 			}
 		}

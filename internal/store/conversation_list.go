@@ -40,7 +40,7 @@ func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []
 	rows := s.rows
 	if len(q.IDs) > 0 || len(q.Metadata) > 2 {
 		rows = func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-			return uncompiled{s.engine.read, query}.QueryContext(ctx, args...)
+			return uncompiled{s.engine.Read, query}.QueryContext(ctx, args...)
 		}
 	}
 	counts, err := rows(ctx, `SELECT COUNT(*) FROM conversations c`+where, args...)

@@ -168,7 +168,7 @@ func TestEventsOfAStoreThatCannotBeWritten(t *testing.T) {
 		close, open func()
 	}{
 		{"locked", func() { command(other, "BEGIN IMMEDIATE") }, func() { command(other, "ROLLBACK") }},
-		{"read-only", func() { command(s.engine.write, "PRAGMA query_only=1") }, func() { command(s.engine.write, "PRAGMA query_only=0") }},
+		{"read-only", func() { command(s.engine.Write, "PRAGMA query_only=1") }, func() { command(s.engine.Write, "PRAGMA query_only=0") }},
 	} {
 		before, err := s.Events(t.Context(), "a", 0, 0)
 		if err != nil {

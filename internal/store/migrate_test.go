@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite testdata/schema.sql")
 // raw opens the file without the store.
 func raw(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", sqliteDSN(path, nil))
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 			})
 			waitUntil(t, func() bool {
 				var n int
-				err := s.engine.read.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&n)
+				err := s.engine.Read.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&n)
 				return err == nil && n > 0
 			})
 		}

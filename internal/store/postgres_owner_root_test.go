@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 	"github.com/cubbyhq/cubby/internal/store/postgrestest"
 )
 
@@ -51,7 +52,7 @@ func TestBinding(t *testing.T) {
 // TestBindingIsCarriedOn: a crash between the two halves of a binding.
 func TestBindingIsCarriedOn(t *testing.T) {
 	where := Config{Path: filepath.Join(t.TempDir(), "cubby.db"), URL: postgrestest.New(t)}
-	file := filepath.Join(filepath.Dir(where.Path), bindingName)
+	file := filepath.Join(filepath.Dir(where.Path), engine.BindingName)
 	if err := os.WriteFile(file, []byte("new 01abc\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestBindingIsCarriedOn(t *testing.T) {
 func TestOneDaemonPerDatabase(t *testing.T) {
 	where := Config{Path: filepath.Join(t.TempDir(), "cubby.db"), URL: postgrestest.New(t)}
 	s := openAt(t, where, newClock())
-	_, err := openPostgres(t.Context(), where, s.log, 0)
+	_, err := engine.OpenPostgres(t.Context(), where.URL, where.Path, migrations("postgres"), s.log, 0)
 	wantKind(t, "a second daemon", err, errs.Conflict)
 	create(t, s, box("a"))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 	"github.com/cubbyhq/cubby/internal/store/postgrestest"
 )
 
@@ -152,7 +153,7 @@ func TestSchemasAgree(t *testing.T) {
 	lite, _ := fresh(t)
 	post := openAt(t, Config{Path: filepath.Join(t.TempDir(), "cubby.db"), URL: postgrestest.New(t)}, newClock())
 	describe := func(s *Store, query string) []string {
-		rows, err := s.engine.read.QueryContext(t.Context(), query)
+		rows, err := s.engine.Read.QueryContext(t.Context(), query)
 		list, err := collect(rows, err, func(r row) (line string, err error) { return line, r.Scan(&line) })
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +238,7 @@ func TestCausesOfEarlierSandboxesOnPostgreSQL(t *testing.T) {
 		}
 	}
 	// The data directory that the database belongs to.
-	if err := os.WriteFile(filepath.Join(filepath.Dir(where.Path), bindingName), []byte("01m85pxnyxya1pcm8w40fdsjyq\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(where.Path), engine.BindingName), []byte("01m85pxnyxya1pcm8w40fdsjyq\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := make(map[sandbox.ID]sandbox.Cause)

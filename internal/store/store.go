@@ -22,9 +22,10 @@ package store
 import (
 	"cmp"
 	"context"
-	"database/sql"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // syncInterval bounds what a power cut takes of relaxed writes.
@@ -58,7 +60,7 @@ type Config struct {
 // A method that changes something does all of it or nothing, also when ctx
 // ends meanwhile or the process dies.
 type Store struct {
-	engine  engine
+	engine  engine.Engine
 	seal    sealer
 	now     func() time.Time
 	log     *slog.Logger
@@ -71,32 +73,16 @@ type Store struct {
 	closed atomic.Bool
 }
 
-// engine is what differs between databases: how they are opened, made durable
-// and how their errors read. Statements are written for all of them, with $1
-// placeholders.
-type engine struct {
-	write *sql.DB
-	read  *sql.DB
-	// compiles: statements are to be compiled and kept.
-	compiles bool
-	// flush returns when everything committed so far survives a power cut.
-	flush func() error
-	// tidy does housekeeping that would otherwise fall to some commit.
-	tidy func(context.Context) error
-	// begin and commit are a transaction's beginning and end.
-	begin  func(context.Context) (*sql.Tx, error)
-	commit func(*sql.Tx) error
-	// wrote hears of a transaction that may have written, when it has ended. Nil: nobody.
-	wrote func()
-	// again reports whether a transaction that failed for the nth time is to be
-	// run once more, after a pause. Nil: never.
-	again func(n int, err error) bool
-	// classify gives a driver's error its kind.
-	classify func(error) error
-	// diskBytes is the expression that reads the size of a sandbox's disk out of
-	// its spec.
-	diskBytes string
-	close     func() error
+//go:embed migrations/*/*.sql
+var files embed.FS
+
+// migrations are the files of a dialect.
+func migrations(dialect string) fs.FS {
+	sub, err := fs.Sub(files, "migrations/"+dialect)
+	if err != nil {
+		panic(err) // a name that is no path
+	}
+	return sub
 }
 
 // Open opens the database, makes it when it is missing and brings its schema
@@ -121,15 +107,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		}
 	}
 	if c.URL != "" {
-		s.engine, err = openPostgres(ctx, c, s.log, lockPatience)
+		s.engine, err = engine.OpenPostgres(ctx, c.URL, c.Path, migrations("postgres"), s.log, engine.LockPatience)
 	} else {
-		s.engine, err = openSQLite(ctx, c.Path)
+		s.engine, err = engine.OpenSQLite(ctx, c.Path, migrations("sqlite"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	if s.engine.compiles {
-		s.reads.db, s.writes.db = s.engine.read, s.engine.write
+	if s.engine.Compiles {
+		s.reads.db, s.writes.db = s.engine.Read, s.engine.Write
 	}
 	s.turn <- struct{}{}
 	if err := errors.Join(s.releaseUnfinishedClaims(ctx), s.sealHandles(ctx)); err != nil {
@@ -152,8 +138,8 @@ func (s *Store) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		err := errors.Join(s.engine.flush(), s.engine.tidy(ctx))
-		var over overError
+		err := errors.Join(s.engine.Flush(), s.engine.Tidy(ctx))
+		var over engine.OverError
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -168,11 +154,6 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// overError is the error of tidy that ends [Store.Run].
-type overError struct{ error }
-
-func (e overError) Unwrap() error { return e.error }
-
 // Close waits for running calls and closes the database. Everything written
 // is on disk afterwards. Calls that come later are refused as
 // errs.Unavailable.
@@ -181,7 +162,7 @@ func (s *Store) Close() (err error) {
 		<-s.turn
 		s.closed.Store(true)
 		close(s.turn)
-		err = s.engine.close()
+		err = s.engine.Close()
 	})
 	return err
 }
@@ -206,10 +187,10 @@ func (s *Store) fault(err error) error {
 	switch {
 	case err == nil, errors.As(err, &classified), errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, context.DeadlineExceeded) && !connecting(err):
+	case errors.Is(err, context.DeadlineExceeded) && !engine.Connecting(err):
 		return err
 	case s.closed.Load():
 		return errs.E(errs.Unavailable, "the store is closed").Because(err)
 	}
-	return s.engine.classify(err)
+	return s.engine.Classify(err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // clock is a time that only tests move.
@@ -146,7 +147,7 @@ func TestTidyKeepsTheLogShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%100 == 0 {
-			if err := s.engine.tidy(t.Context()); err != nil {
+			if err := s.engine.Tidy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,9 +161,9 @@ func TestTidyKeepsTheLogShort(t *testing.T) {
 func TestRunFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flushes, tidied := 0, 0
-		s := &Store{engine: engine{
-			flush: func() error { flushes++; return nil },
-			tidy:  func(context.Context) error { tidied++; return nil },
+		s := &Store{engine: engine.Engine{
+			Flush: func() error { flushes++; return nil },
+			Tidy:  func(context.Context) error { tidied++; return nil },
 		}}
 		done := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +181,7 @@ func TestRunFlushes(t *testing.T) {
 func TestAProbeWritesNothing(t *testing.T) {
 	s, _ := fresh(t)
 	wrote := 0
-	s.engine.wrote = func() { wrote++ }
+	s.engine.Wrote = func() { wrote++ }
 	if err := s.Ping(t.Context()); err != nil || wrote != 0 {
 		t.Errorf("Ping = %v, and wrote %d times", err, wrote)
 	}
@@ -197,7 +198,7 @@ func TestClosed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close again = %v", err)
 	}
-	if err := s.engine.flush(); err != nil {
+	if err := s.engine.Flush(); err != nil {
 		t.Errorf("a sync that comes after Close = %v", err)
 	}
 	_, err := s.Sandbox(t.Context(), "a")

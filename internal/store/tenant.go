@@ -88,7 +88,7 @@ type Holdings struct {
 
 // Holdings counts what a tenant has.
 func (s *Store) Holdings(ctx context.Context, tenant string) (h Holdings, err error) {
-	if err := s.row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(`+s.engine.diskBytes+`), 0) AS BIGINT) FROM sandboxes
+	if err := s.row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(`+s.engine.DiskBytes+`), 0) AS BIGINT) FROM sandboxes
 			WHERE tenant = $1 AND state <> 'destroyed' AND state <> 'failed'`, tenant).Scan(&h.Sandboxes, &h.DiskBytes); err != nil {
 		return h, s.fault(err)
 	}

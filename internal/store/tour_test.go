@@ -230,9 +230,9 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 // and the calls on the way of every exec do not.
 func TestDurability(t *testing.T) {
 	s, _ := fresh(t)
-	flush := s.engine.flush
+	flush := s.engine.Flush
 	flushes := 0
-	s.engine.flush = func() error { flushes++; return flush() }
+	s.engine.Flush = func() error { flushes++; return flush() }
 	for _, st := range tour(t.Context(), s, "a") {
 		before := flushes
 		if err := st.call(); err != nil {
@@ -242,10 +242,10 @@ func TestDurability(t *testing.T) {
 			t.Errorf("%s: %d syncs, want durable = %v", st.name, got, st.durable)
 		}
 	}
-	s.engine.flush = func() error { return errs.E(errs.Unavailable, "broken disk") }
+	s.engine.Flush = func() error { return errs.E(errs.Unavailable, "broken disk") }
 	wantKind(t, "a durable call whose sync fails",
 		s.KeepDisk(t.Context(), KeptDisk{IDKey: "x", DiskUID: sandbox.NewUID()}), errs.Internal)
-	s.engine.flush = flush
+	s.engine.Flush = flush
 }
 
 // TestEveryStatementUsesAnIndex asks SQLite for the plan of every statement of
@@ -278,7 +278,7 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 			for i := range args {
 				args[i] = 1
 			}
-			rows, err := s.engine.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+			rows, err := s.engine.Read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 			plan, err := collect(rows, err, func(r row) (string, error) {
 				var id, parent, unused int
 				var detail string

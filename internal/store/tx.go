@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -39,7 +37,7 @@ func (s *Store) update(ctx context.Context, d durability, fn func(*tx) error) er
 
 // flush makes durable what was written.
 func (s *Store) flush() error {
-	if err := s.engine.flush(); err != nil {
+	if err := s.engine.Flush(); err != nil {
 		return errs.E(errs.Internal, "the store could not be written to disk").Because(err)
 	}
 	return nil
@@ -58,38 +56,13 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 		}
 	}
 	defer func() { s.turn <- struct{}{} }()
-	ctx = context.WithoutCancel(ctx)
-	if s.engine.again == nil {
-		return s.attempt(ctx, fn)
-	}
-	ctx, cancel := context.WithTimeout(ctx, writeLimit)
-	defer cancel()
-	// Writers that were in each other's way try again at times of their own.
-	pauses := &backoff.ExponentialBackOff{
-		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 1, Multiplier: 2, MaxInterval: time.Second,
-	}
-	for n := 1; ; n++ {
-		err := s.attempt(ctx, fn)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return unready("the database does not answer", err)
-		case !s.engine.again(n, err):
-			return err
-		}
-		select {
-		case <-time.After(pauses.NextBackOff()):
-		case <-ctx.Done():
-			return err
-		}
-	}
+	return s.engine.Try(context.WithoutCancel(ctx), func(ctx context.Context) error { return s.attempt(ctx, fn) })
 }
 
 // attempt runs fn in a transaction and commits it.
 func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error) {
 	t := &tx{ctx: ctx, cache: &s.writes, seal: s.seal}
-	if t.tx, err = s.engine.begin(ctx); err != nil {
+	if t.tx, err = s.engine.Begin(ctx); err != nil {
 		return err
 	}
 	// Also when fn panics: an open transaction would lock out everybody. After
@@ -98,9 +71,9 @@ func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error) {
 	if err := fn(t); err != nil {
 		return err
 	}
-	err = s.engine.commit(t.tx)
-	if t.used && s.engine.wrote != nil {
-		s.engine.wrote()
+	err = s.engine.Commit(t.tx)
+	if t.used && s.engine.Wrote != nil {
+		s.engine.Wrote()
 	}
 	if err != nil {
 		return err
@@ -163,7 +136,7 @@ func (s *Store) rows(ctx context.Context, query string, args ...any) (*sql.Rows,
 func (s *Store) statement(ctx context.Context, query string) statement {
 	st, err := s.reads.prepare(ctx, query)
 	if err != nil || st == nil {
-		return uncompiled{s.engine.read, query} // which reports the error
+		return uncompiled{s.engine.Read, query} // which reports the error
 	}
 	return st
 }

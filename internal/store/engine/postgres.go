@@ -1,11 +1,11 @@
-package store
+package engine
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -18,15 +18,12 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-//go:embed migrations/postgres/*.sql
-var postgresMigrations embed.FS
-
 const (
 	// daemonLock is the advisory lock of the daemon that uses a database.
 	daemonLock = 0x6375626279 // "cubby"
-	// lockPatience is how long a start waits for a daemon that was killed a
+	// LockPatience is how long a start waits for a daemon that was killed a
 	// moment ago: the server has to notice first.
-	lockPatience = 15 * time.Second
+	LockPatience = 15 * time.Second
 	// relockPatience is the same for a connection that was lost.
 	relockPatience = 2 * time.Second
 	connectTimeout = 5 * time.Second
@@ -66,13 +63,14 @@ type ownership struct {
 	over  error // why the store is over; nil while it is not
 }
 
-// openPostgres connects, takes the daemon's lock within patience, migrates and
-// binds the database to the data directory.
-func openPostgres(ctx context.Context, c Config, log *slog.Logger, patience time.Duration) (_ engine, err error) {
-	config, err := pgx.ParseConfig(c.URL)
+// OpenPostgres connects to the database of a URL, takes the daemon's lock within
+// patience, migrates and binds the database to the data directory, where file is
+// what an SQLite database would be.
+func OpenPostgres(ctx context.Context, url, file string, migrations fs.FS, log *slog.Logger, patience time.Duration) (_ Engine, err error) {
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		// The parser's own words may hold the password.
-		return engine{}, errs.E(errs.Invalid, "the database URL cannot be read").
+		return Engine{}, errs.E(errs.Invalid, "the database URL cannot be read").
 			Hint("write postgres://user:password@host:port/name?sslmode=require")
 	}
 	if config.ConnectTimeout == 0 {
@@ -107,23 +105,23 @@ func openPostgres(ctx context.Context, c Config, log *slog.Logger, patience time
 	p.read.SetMaxOpenConns(readers)
 	p.read.SetMaxIdleConns(readers)
 
-	if err := migrate(ctx, goose.DialectPostgres, p.write, postgresMigrations, "migrations/postgres", classifyPostgres); err != nil {
-		return engine{}, err
+	if err := migrate(ctx, goose.DialectPostgres, p.write, migrations, classifyPostgres); err != nil {
+		return Engine{}, err
 	}
-	if err := p.bind(ctx, c.Path); err != nil {
-		return engine{}, err
+	if err := p.bind(ctx, file); err != nil {
+		return Engine{}, err
 	}
-	return engine{
-		write: p.write, read: p.read,
+	return Engine{
+		Write: p.write, Read: p.read,
 		// A commit is on disk when the server has acknowledged it.
-		flush:     func() error { return nil },
-		tidy:      p.watch,
-		classify:  classifyPostgres,
-		diskBytes: `(spec::json #>> '{limits,disk_bytes}')::bigint`,
-		begin:     p.begin,
-		commit:    p.commit,
+		Flush:     func() error { return nil },
+		Tidy:      p.watch,
+		Classify:  classifyPostgres,
+		DiskBytes: `(spec::json #>> '{limits,disk_bytes}')::bigint`,
+		Begin:     p.begin,
+		Commit:    p.commit,
 		again:     again,
-		close:     p.close,
+		Close:     p.close,
 	}, nil
 }
 
@@ -310,20 +308,20 @@ func again(attempt int, err error) bool {
 	case lostConnection(err):
 		// A connection of the pool may be long dead. A server that does not
 		// answer is for the caller to wait for.
-		return attempt < 3 && !connecting(err)
+		return attempt < 3 && !Connecting(err)
 	}
 	return false
 }
 
-// watch notices a lost connection although nobody writes, and is an error of
-// [Store.Run] once this store is over.
+// watch notices a lost connection although nobody writes, and is an [OverError]
+// once this store is over.
 func (p *postgres) watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
 	var one int
 	err := p.write.QueryRowContext(ctx, `SELECT 1`).Scan(&one)
 	if over := p.state().over; over != nil {
-		return overError{over}
+		return OverError{over}
 	}
 	if err != nil {
 		return classifyPostgres(err)

@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"context"
@@ -88,8 +88,8 @@ func inTheWay(err error) bool {
 	return errors.As(err, &e) && (e.Code == codeSerialization || e.Code == codeDeadlock)
 }
 
-// connecting reports whether no connection could be made.
-func connecting(err error) bool {
+// Connecting reports whether no connection could be made.
+func Connecting(err error) bool {
 	var e *pgconn.ConnectError
 	return errors.As(err, &e)
 }
@@ -102,7 +102,7 @@ func lostConnection(err error) bool {
 		return strings.HasPrefix(e.Code, classConnection) || strings.HasPrefix(e.Code, "57P")
 	}
 	var network net.Error
-	return connecting(err) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+	return Connecting(err) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, pgconn.ErrConnClosed) ||
 		errors.Is(err, context.DeadlineExceeded)

@@ -1,9 +1,8 @@
-package store
+package engine
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,26 +20,23 @@ import (
 	"github.com/cubbyhq/cubby/internal/store/wal"
 )
 
-//go:embed migrations/sqlite/*.sql
-var sqliteMigrations embed.FS
-
-// openSQLite opens path in WAL mode with one writing connection and a pool of
+// OpenSQLite opens path in WAL mode with one writing connection and a pool of
 // reading ones. Pragmas stand in the DSN because they hold per connection.
-func openSQLite(ctx context.Context, path string) (_ engine, err error) {
+func OpenSQLite(ctx context.Context, path string, migrations fs.FS) (_ Engine, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 	if err := refuseBound(filepath.Dir(path)); err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 	// SQLite would make the file readable for all, and it holds env values.
 	// The -wal and -shm files take over its mode.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 	if err := f.Close(); err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 
 	var write, read *sql.DB
@@ -63,42 +59,42 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 
 	write, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_txlock": {"immediate"}}))
 	if err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 	write.SetMaxOpenConns(1)
 	// One connection must stay open: the last close removes the WAL that
 	// flush syncs.
 	write.SetMaxIdleConns(1)
 	write.SetConnMaxLifetime(0)
-	if err := migrate(ctx, goose.DialectSQLite3, write, sqliteMigrations, "migrations/sqlite", classifySQLite); err != nil {
-		return engine{}, err
+	if err := migrate(ctx, goose.DialectSQLite3, write, migrations, classifySQLite); err != nil {
+		return Engine{}, err
 	}
 
 	if err := log.Open(path); err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 
 	read, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_pragma": {"query_only(1)"}}))
 	if err != nil {
-		return engine{}, err
+		return Engine{}, err
 	}
 	readers := max(4, runtime.GOMAXPROCS(0))
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 
-	return engine{
-		write: write, read: read, compiles: true,
-		begin:     func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
-		commit:    (*sql.Tx).Commit,
-		wrote:     log.Wrote,
-		flush:     coalesce.NewRounds(log.Sync).Do,
-		tidy:      func(ctx context.Context) error { return log.Tidy(ctx, read) },
-		classify:  classifySQLite,
-		diskBytes: `json_extract(spec, '$.limits.disk_bytes')`,
-		close:     closeAll,
+	return Engine{
+		Write: write, Read: read, Compiles: true,
+		Begin:     func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
+		Commit:    (*sql.Tx).Commit,
+		Wrote:     log.Wrote,
+		Flush:     coalesce.NewRounds(log.Sync).Do,
+		Tidy:      func(ctx context.Context) error { return log.Tidy(ctx, read) },
+		Classify:  classifySQLite,
+		DiskBytes: `json_extract(spec, '$.limits.disk_bytes')`,
+		Close:     closeAll,
 	}, nil
 }
 
@@ -158,12 +154,8 @@ func classifySQLite(err error) error {
 }
 
 // migrate brings the schema up to date, forward only.
-func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS, dir string, classify func(error) error) error {
-	sub, err := fs.Sub(files, dir)
-	if err != nil {
-		return err
-	}
-	p, err := goose.NewProvider(dialect, db, sub, goose.WithLogger(goose.NopLogger()))
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, migrations fs.FS, classify func(error) error) error {
+	p, err := goose.NewProvider(dialect, db, migrations, goose.WithLogger(goose.NopLogger()))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// bindingName is the file of a data directory with the id of the PostgreSQL
+// BindingName is the file of a data directory with the id of the PostgreSQL
 // database that it belongs to. Disks and journals without their rows, and rows
 // without their disks, are each nothing: a daemon that met them would clear
 // them away.
-const bindingName = "database-id"
+const BindingName = "database-id"
 
 // unconfirmed begins the file while the database may not have the id yet.
 const unconfirmed = "new "
@@ -35,7 +35,7 @@ func (p *postgres) bind(ctx context.Context, file string) error {
 		return errs.E(errs.Conflict, "the data directory has an SQLite database of its own").
 			Hint("start without database-url, or choose an empty data directory")
 	}
-	path := filepath.Join(filepath.Dir(file), bindingName)
+	path := filepath.Join(filepath.Dir(file), BindingName)
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errs.E(errs.Unavailable, "the data directory cannot be read").Because(err)
@@ -89,7 +89,7 @@ func writeBinding(path, text string) error {
 // refuseBound is an error when the data directory belongs to a PostgreSQL
 // database: an empty SQLite one beside it would have all sandboxes removed.
 func refuseBound(dir string) error {
-	_, err := os.Stat(filepath.Join(dir, bindingName))
+	_, err := os.Stat(filepath.Join(dir, BindingName))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
