@@ -196,6 +196,9 @@ func (s *Service) outcome(ctx context.Context, e *execution, again bool) (conver
 	ended, err := s.perform(ctx, e, again)
 	switch {
 	case err == nil:
+		if ended.Status == conversation.RunFailed {
+			s.cfg.Log.Warn("a run of the agent ended with an error", telemetry.KeyUID, e.thread.UID, "run", e.run.ID, "kind", ended.Error, "message", ended.Message)
+		}
 		return ended, nil
 	case errors.Is(context.Cause(ctx), loop.ErrStopping):
 		return ended, loop.ErrStopping

@@ -31,6 +31,41 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestEnds(t *testing.T) {
+	for _, tt := range []struct {
+		head, tail string
+		limit      int
+		missing    int64
+		want       string
+		total      int64
+	}{
+		{"ab", "cd", 4, 0, "abcd", 0},
+		{"abcd", "ef", 4, 0, "ab\n\n... [truncated — 6 chars total, showing first 2 and last 2] ...\n\nef", 6},
+		{"abc", "def", 4, 94, "ab\n\n... [truncated — 100 chars total, showing first 2 and last 2] ...\n\nef", 100},
+		{"äöü", "ßäö", 3, 94, "äö\n\n... [truncated — 100 chars total, showing first 2 and last 1] ...\n\nö", 100},
+		{"abc", "def", 1, 0, "a\n\n... [truncated — 6 chars total, showing first 1]", 6},
+		{"abc", "", 4, 97, "abc\n\n... [truncated — 100 chars total, showing first 3]", 100},
+		{"abc", "def", 0, 0, "abcdef", 0},
+	} {
+		if got, total := excerpt.Ends(tt.head, tt.tail, tt.limit, tt.missing); got != tt.want || total != tt.total {
+			t.Errorf("%q and %q to %d without %d: %q of %d, want %q of %d", tt.head, tt.tail, tt.limit, tt.missing, got, total, tt.want, tt.total)
+		}
+	}
+}
+
+func FuzzLast(f *testing.F) {
+	f.Add("aä\u2028\U0001F600", 2)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		last := excerpt.Last(text, limit)
+		if !strings.HasSuffix(text, last) {
+			t.Fatalf("%q does not end with %q", text, last)
+		}
+		if n := utf8.RuneCountInString(last); limit > 0 && utf8.ValidString(text) && (n > limit || n < limit && last != text || !utf8.ValidString(last)) {
+			t.Errorf("the last %d characters of %q are %q", limit, text, last)
+		}
+	})
+}
+
 func FuzzFirst(f *testing.F) {
 	f.Add("aä\u2028\U0001F600", 2)
 	f.Fuzz(func(t *testing.T, text string, limit int) {

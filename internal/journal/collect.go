@@ -16,12 +16,16 @@ type Caps struct {
 	// Hold bounds stdout and stderr together: what would be more is only
 	// measured, and read by [Journals.ReadStream]. 0 is no bound.
 	Hold int64
+	// Ends: stdout and stderr that are longer than their bounds keep one half of that
+	// from the beginning and the other from the end. It does not go with Hold.
+	Ends bool
 }
 
 // Collected is a log in memory. The counts of cut bytes include what the log
 // itself did not keep.
 type Collected struct {
 	Stdout, Stderr, Rich          []byte
+	StdoutEnd, StderrEnd          []byte // with [Caps.Ends], what the log has last of a stream that is cut
 	StdoutCut, StderrCut, RichCut int64
 	Exit                          *sandbox.Exit // nil: not finished, or torn by a crash
 
@@ -43,6 +47,8 @@ type capped struct {
 	cut   int64
 	torn  []byte // the beginning of a character
 	other bool   // not UTF-8
+
+	end []byte // the bytes after data, the last ones
 }
 
 func (k *capped) take(data []byte, limit int64, hold bool) {
@@ -56,6 +62,37 @@ func (k *capped) take(data []byte, limit int64, hold bool) {
 	}
 	if !k.other {
 		k.look(data)
+	}
+}
+
+// takeEnds is take for a reader that wants both ends.
+func (k *capped) takeEnds(data []byte, limit int64) {
+	if limit < 0 {
+		k.take(data, limit, true)
+		return
+	}
+	first := min(limit-limit/2-int64(len(k.data)), int64(len(data)))
+	k.data = append(k.data, data[:first]...)
+	k.end = append(k.end, data[first:]...)
+	// It is moved seldom, not for every piece.
+	if excess := int64(len(k.end)) - limit/2; excess > max(limit/2, 64<<10) {
+		k.dropFirst(excess)
+	}
+}
+
+// dropFirst leaves out bytes between the beginning and the end.
+func (k *capped) dropFirst(n int64) {
+	k.cut += n
+	k.end = append(k.end[:0], k.end[n:]...)
+}
+
+// finish makes of the end what the bound leaves: a stream that is whole has none.
+func (k *capped) finish(limit int64) {
+	if excess := int64(len(k.end)) - limit/2; excess > 0 {
+		k.dropFirst(excess)
+	}
+	if k.cut == 0 {
+		k.data, k.end = append(k.data, k.end...), nil
 	}
 }
 
@@ -100,6 +137,10 @@ func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps
 		switch {
 		case e.Exit != nil:
 			c.Exit = e.Exit
+		case caps.Ends && e.Output.Stream == sandbox.Stderr:
+			stderr.takeEnds(e.Output.Data, caps.Stderr)
+		case caps.Ends && e.Output.Stream == sandbox.Stdout:
+			stdout.takeEnds(e.Output.Data, caps.Stdout)
 		case e.Output.Stream == sandbox.Stderr:
 			stderr.take(e.Output.Data, caps.Stderr, !c.Measured)
 		case e.Output.Stream == sandbox.Rich:
@@ -115,6 +156,11 @@ func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps
 	if err != nil {
 		return Collected{}, err
 	}
+	if caps.Ends {
+		stdout.finish(caps.Stdout)
+		stderr.finish(caps.Stderr)
+		c.StdoutEnd, c.StderrEnd = stdout.end, stderr.end
+	}
 	c.Stdout, c.Stderr, c.Rich = stdout.data, stderr.data, rich.data
 	c.StdoutCut, c.StderrCut, c.RichCut = stdout.cut, stderr.cut, rich.cut
 	if c.Measured {
@@ -126,6 +172,13 @@ func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps
 		cut, stderrCut, richCut = c.Exit.StdoutCut, c.Exit.StderrCut, c.Exit.RichCut
 	case src.log != nil:
 		cut, stderrCut, richCut = src.log.Cut()
+	}
+	// What the log did not keep came last: it has no end to show then.
+	if cut > 0 {
+		c.StdoutCut, c.StdoutEnd = c.StdoutCut+int64(len(c.StdoutEnd)), nil
+	}
+	if stderrCut > 0 {
+		c.StderrCut, c.StderrEnd = c.StderrCut+int64(len(c.StderrEnd)), nil
 	}
 	c.StdoutCut += cut
 	c.StderrCut += stderrCut

@@ -28,6 +28,8 @@ type call struct {
 	began  time.Time     // when the session's sandbox began to run, as running saw it
 	again  string        // why it began anew for this call; "": it did not, or losses says it
 	losses *scope.Losses // what the call found lost, whatever it did
+
+	givenUp bool // the caller gave up, and what the call ran has been ended for that
 }
 
 // forSession reads which session a call is for.
@@ -213,13 +215,23 @@ func (c *call) runToEnd(ctx context.Context, start func() (sandbox.Exec, error))
 	return x.Seq, unread
 }
 
+// reading is a context in which the result of an exec that has ended can be read: also
+// when the caller has given up, for a model that goes on later is told what was printed.
+func (c *call) reading(ctx context.Context) context.Context {
+	if c.givenUp {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
 // cancelWait bounds how long a command that nobody waits for any more may take
 // to end.
 const cancelWait = 30 * time.Second
 
 // await waits for the end of an exec and reports its progress. When the caller
 // gives up the exec is canceled: a cell is interrupted and its kernel keeps
-// its state, a command is killed. When the daemon stops it goes on.
+// its state, a command is killed. What it has printed can be read then, see
+// [call.reading]. When the daemon stops it goes on.
 func (c *call) await(ctx context.Context, seq int64) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -233,8 +245,12 @@ func (c *call) await(ctx context.Context, seq int64) error {
 	case ctx.Err() != nil && c.set.work.Err() == nil:
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
 		defer cancel()
-		if _, err := c.core.Execs().Cancel(ending, c.id, seq); err != nil && !errors.Is(err, errs.WrongState) {
+		x, err := c.core.Execs().Cancel(ending, c.id, seq)
+		if err != nil && !errors.Is(err, errs.WrongState) {
 			c.set.log.WarnContext(ctx, "cancel what a client gave up", "exec", seq, "err", err)
+		}
+		if c.givenUp = err == nil && x.Exit != nil; c.givenUp {
+			return nil
 		}
 		return ctx.Err()
 	case c.set.life.Err() != nil:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -74,7 +75,12 @@ func executeCode(ctx context.Context, c *call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	e, err := c.core.Code().Execution(ctx, c.id, seq)
+	ctx = c.reading(ctx)
+	read := c.core.Code().Execution
+	if c.set.bounds.CodeEnds {
+		read = c.core.Code().Ends
+	}
+	e, err := read(ctx, c.id, seq)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -82,7 +88,7 @@ func executeCode(ctx context.Context, c *call) (Answer, error) {
 		return Answer{}, err
 	}
 	out := Executed{
-		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Again: c.anew(), Truncated: e.Truncated,
+		Success: e.Success, Stdout: e.Stdout + e.StdoutEnd, Stderr: e.Stderr + e.StderrEnd, Restarted: e.KernelRestarted, Again: c.anew(), Truncated: e.Truncated,
 		DurationMS: e.Exec.Took().Milliseconds(),
 	}
 	if s, ok := e.Result["text/plain"]; ok {
@@ -92,7 +98,17 @@ func executeCode(ctx context.Context, c *call) (Answer, error) {
 		out.Error = &CodeError{e.Error.Type, e.Error.Message, e.Error.Traceback}
 	}
 	out.DisplayOutputs = DisplaysOf(e)
-	return Answer{Value: out, Exec: seq}, nil
+	a := Answer{Value: out, Exec: seq, Failed: c.givenUp}
+	if c.set.bounds.CodeEnds {
+		a.Stdout, a.Stderr = lacking(e, "stdout", out.Stdout, e.StdoutEnd), lacking(e, "stderr", out.Stderr, e.StderrEnd)
+	}
+	return a, nil
+}
+
+// lacking is what is missing of a text that code printed.
+func lacking(e cell.Execution, name, text, end string) Printed {
+	total := e.Truncated[name]
+	return Printed{Cut: max(0, total-int64(utf8.RuneCountInString(text))), End: end}
 }
 
 // ended is an error when code did not run or its session did not outlive it.

@@ -59,7 +59,8 @@ func executeTerminal(ctx context.Context, c *call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	r, err := c.core.Execs().Result(ctx, c.id, seq, live.OutputCaps{Stdout: c.set.bounds.Stdout, Stderr: c.set.bounds.Stderr})
+	ctx = c.reading(ctx)
+	r, err := c.core.Execs().Result(ctx, c.id, seq, live.OutputCaps{Stdout: c.set.bounds.Stdout, Stderr: c.set.bounds.Stderr, Ends: true})
 	if err != nil {
 		return Answer{}, err
 	}
@@ -67,7 +68,9 @@ func executeTerminal(ctx context.Context, c *call) (Answer, error) {
 	if end == nil {
 		return Answer{}, errs.E(errs.Internal, "a command that has ended has no end")
 	}
-	out := TerminalOutput{ExitCode: -1, Again: c.anew(), Stdout: asUTF8(r.Stdout), Stderr: asUTF8(r.Stderr)}
+	out, a := TerminalOutput{ExitCode: -1, Again: c.anew()}, Answer{Exec: seq}
+	out.Stdout, a.Stdout = printed(r.Stdout, r.StdoutEnd, r.StdoutCut)
+	out.Stderr, a.Stderr = printed(r.Stderr, r.StderrEnd, r.StderrCut)
 	if end.Code != nil {
 		out.ExitCode = *end.Code
 	}
@@ -82,7 +85,11 @@ func executeTerminal(ctx context.Context, c *call) (Answer, error) {
 	default:
 		return Answer{}, c.lost(ctx, r.Exec)
 	}
-	return Answer{Value: out, Exec: seq, Stdout: Printed{int64(len(r.Stdout)), r.StdoutCut}, Stderr: Printed{int64(len(r.Stderr)), r.StderrCut}}, nil
+	if c.givenUp {
+		out.Reason, out.Message = string(end.Reason), "The call was cancelled before the command had ended. stdout and stderr have what it printed until then."
+	}
+	a.Value, a.Failed = out, c.givenUp
+	return a, nil
 }
 
 // asUTF8 is what a command printed, as text.

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -45,6 +46,9 @@ type Config struct {
 // Bounds is how much tools read for one answer.
 type Bounds struct {
 	Stdout, Stderr int64 // of a command that was waited for, in bytes
+	// CodeEnds: of what code prints there are the beginning and the end, as of what
+	// commands print, and not the beginning alone.
+	CodeEnds bool
 	// Output is what get_output returns at once, Entries how many files
 	// list_files names, and EntryBytes what their names may take: in bytes, as [Weight]
 	// counts them.
@@ -112,7 +116,7 @@ type Answer struct {
 	// end in it.
 	Session        string
 	Exec           int64
-	Stdout, Stderr Printed // by a command that was waited for
+	Stdout, Stderr Printed // what is missing of those of a command that was waited for
 	// Image is the image file that was read, as far as it can be shown; nil: none.
 	Image *Image
 	// Again says why the session began anew, "" when it did not.
@@ -120,9 +124,28 @@ type Answer struct {
 	Failed bool
 }
 
-// Printed is how many bytes of a stream are in an answer's value, and how many are
-// not.
-type Printed struct{ Kept, Cut int64 }
+// Printed says what is missing of a text that a command printed: so many bytes, before
+// End, which ends the text. End is "" where the log has not kept the end.
+type Printed struct {
+	Cut int64
+	End string
+}
+
+// printed is what a command printed, as text.
+func printed(head, end []byte, cut int64) (string, Printed) {
+	if len(end) > 0 { // both were cut somewhere, maybe within a character
+		torn := front.PartialRune(head)
+		head = head[:len(head)-torn]
+		for range utf8.UTFMax - 1 {
+			if len(end) > 0 && !utf8.RuneStart(end[0]) {
+				end, torn = end[1:], torn+1
+			}
+		}
+		cut += int64(torn)
+	}
+	p := Printed{Cut: cut, End: asUTF8(end)}
+	return asUTF8(head) + p.End, p
+}
 
 // Set is the tools over one core.
 type Set struct {

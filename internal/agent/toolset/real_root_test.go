@@ -129,9 +129,12 @@ display(Image(data=b'\x89PNG\r\n\x1a\nbroken', format='png'))
 	})
 
 	t.Run("much output", func(t *testing.T) {
-		out := c.good("execute_code", object{"code": "import sys\nprint('x' * 10_000_000)\nprint('y' * 100_000, file=sys.stderr)"})
-		for stream, want := range map[string]string{"stdout": "10000001 chars total, showing first 50000]", "stderr": "100001 chars total, showing first 20000]"} {
-			if got := out[stream].(string); !strings.HasSuffix(got, want) || strings.Count(got, "truncated") != 1 {
+		out := c.good("execute_code", object{"code": "import sys\nprint('x' * 10_000_000)\nprint('FAILED')\nprint('y' * 100_000, file=sys.stderr)"})
+		for stream, want := range map[string][2]string{
+			"stdout": {"10000008 chars total, showing first 25000 and last 25000]", "x\nFAILED\n"},
+			"stderr": {"100001 chars total, showing first 10000 and last 10000]", "y\n"},
+		} {
+			if got := out[stream].(string); !strings.Contains(got, want[0]) || !strings.HasSuffix(got, want[1]) || strings.Count(got, "truncated") != 1 {
 				t.Errorf("%s ends with %q", stream, got[max(0, len(got)-100):])
 			}
 		}
@@ -172,8 +175,8 @@ display(Image(data=b'\x89PNG\r\n\x1a\nbroken', format='png'))
 
 	t.Run("a call that is given up", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.ctx)
-		_, r := c.do(ctx, "execute_code", object{"code": "m = 1\nprint('began', flush=True)\nimport time; time.sleep(1000)", "timeout": 300}, func(string, string, string) { cancel() })
-		if !r.Failed {
+		out, r := c.do(ctx, "execute_code", object{"code": "m = 1\nprint('began', flush=True)\nimport time; time.sleep(1000)", "timeout": 300}, func(string, string, string) { cancel() })
+		if !r.Failed || out["stdout"] != "began\n" || out["error"] == nil {
 			t.Errorf("it was %s", r.Content)
 		}
 		if out := c.good("execute_code", object{"code": "m"}); out["success"] != true {

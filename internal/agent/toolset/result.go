@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/excerpt"
@@ -44,7 +44,7 @@ const (
 
 // bounds is what tools read for a result. A character takes four bytes at most.
 var bounds = tools.Bounds{
-	Stdout: 4 * maxStdout, Stderr: 4 * maxStderr, Output: 48 << 10, Entries: 500, EntryBytes: 64 << 10, Read: 50_000, MostRead: 100_000,
+	Stdout: 4 * maxStdout, Stderr: 4 * maxStderr, CodeEnds: true, Output: 48 << 10, Entries: 500, EntryBytes: 64 << 10, Read: 50_000, MostRead: 100_000,
 }
 
 // artifact is what clients are shown beside the text of a result.
@@ -81,13 +81,13 @@ func (t *Thread) result(a tools.Answer) loop.Result {
 	case tools.Failure:
 		r.Content = encode(t.advise(v))
 	case tools.Executed:
-		r.Content = fit(func(share int) any { return codeText(v, share) })
+		r.Content = fit(func(share int) any { return codeText(v, a, share) })
 		t.display(&r, &art, a, v.DisplayOutputs)
 	case tools.TerminalOutput:
 		r.Content = fit(func(share int) any {
 			out := v
-			out.Stdout, _ = excerpt.Text(v.Stdout, part(maxStdout, share), a.Stdout.Cut)
-			out.Stderr, _ = excerpt.Text(v.Stderr, part(maxStderr, share), a.Stderr.Cut)
+			out.Stdout, _ = printed(v.Stdout, a.Stdout, part(maxStdout, share))
+			out.Stderr, _ = printed(v.Stderr, a.Stderr, part(maxStderr, share))
 			return out
 		})
 	case tools.FileContent:
@@ -172,31 +172,32 @@ type code struct {
 	Hidden *struct{} `json:"display_outputs,omitempty"`
 }
 
-func codeText(v tools.Executed, share int) code {
+func codeText(v tools.Executed, a tools.Answer, share int) code {
 	out := code{Executed: v, Summary: []string{}}
-	truncated := make(map[string]int64)
-	for name, n := range v.Truncated {
-		truncated[name] = n
-	}
-	cut := func(name, text string, limit int) string {
-		missing := int64(0)
-		if was := v.Truncated[name]; was > 0 {
-			text = withoutSuffix(text)
-			missing = was - int64(utf8.RuneCountInString(text))
-		}
-		short, total := excerpt.Text(text, part(limit, share), missing)
+	truncated := maps.Clone(v.Truncated)
+	cut := func(name string, short string, total int64) string {
 		if total > 0 {
+			if truncated == nil {
+				truncated = make(map[string]int64)
+			}
 			truncated[name] = total
 		}
 		return short
 	}
-	out.Stdout, out.Stderr = cut("stdout", v.Stdout, maxStdout), cut("stderr", v.Stderr, maxStderr)
-	if v.Result != nil {
-		out.Result = &tools.Value{Text: cut("result.text/plain", v.Result.Text, maxValue)}
+	ends := func(name, text string, p tools.Printed, limit int) string {
+		short, total := printed(text, p, part(limit, share))
+		return cut(name, short, total)
 	}
-	if v.Error != nil {
+	out.Stdout, out.Stderr = ends("stdout", v.Stdout, a.Stdout, maxStdout), ends("stderr", v.Stderr, a.Stderr, maxStderr)
+	if v.Result != nil {
+		short, total := excerpt.Text(v.Result.Text, part(maxValue, share), 0)
+		out.Result = &tools.Value{Text: cut("result.text/plain", short, total)}
+	}
+	if e := v.Error; e != nil {
 		out.Error = &tools.CodeError{
-			Type: v.Error.Type, Message: cut("error.message", v.Error.Message, maxTraceback/2), Traceback: cut("error.traceback", v.Error.Traceback, maxTraceback),
+			Type:      e.Type,
+			Message:   ends("error.message", e.Message, tools.Printed{}, maxTraceback/2),
+			Traceback: ends("error.traceback", e.Traceback, tools.Printed{}, maxTraceback),
 		}
 	}
 	out.Truncated = truncated
@@ -210,12 +211,11 @@ func codeText(v tools.Executed, share int) code {
 	return out
 }
 
-// withoutSuffix is a text that was cut, without the words that say so.
-func withoutSuffix(text string) string {
-	if i := strings.LastIndex(text, "\n\n... [truncated — "); i >= 0 {
-		return text[:i]
-	}
-	return text
+// printed is what the model reads of a text that was printed: its beginning and its
+// end.
+func printed(text string, p tools.Printed, limit int) (short string, total int64) {
+	head, _ := strings.CutSuffix(text, p.End)
+	return excerpt.Ends(head, p.End, limit, p.Cut)
 }
 
 // summary is what the model is told of a display. Words it can read.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/cubbyhq/cubby/internal/excerpt"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/tools"
 )
@@ -18,9 +17,9 @@ func TestCodeOfAnySize(t *testing.T) {
 	for name, c := range map[string]string{"letters": "x", "control": "\x01", "quotes": `"`, "emoji": "\U0001F600"} {
 		t.Run(name, func(t *testing.T) {
 			long := strings.Repeat(c, 100_000)
-			stdout, total := excerpt.Text(long, 60_000, 5_000_000)
+			total := int64(5_100_000)
 			v := tools.Executed{
-				Stdout: stdout, Stderr: long, Result: &tools.Value{Text: long},
+				Stdout: long + "the end", Stderr: long, Result: &tools.Value{Text: long},
 				Error:     &tools.CodeError{Type: "E", Message: long, Traceback: long},
 				Truncated: map[string]int64{"stdout": total},
 			}
@@ -28,7 +27,10 @@ func TestCodeOfAnySize(t *testing.T) {
 				v.DisplayOutputs = append(v.DisplayOutputs, tools.Display{Type: "text/plain", Data: fmt.Sprint(i, long)})
 			}
 			thread := &Thread{Toolset: &Toolset{base: func() string { return "" }}}
-			r := thread.result(tools.Answer{Value: v, Session: "s", Exec: 1, Again: "it slept badly"})
+			r := thread.result(tools.Answer{
+				Value: v, Session: "s", Exec: 1, Again: "it slept badly",
+				Stdout: tools.Printed{Cut: total - 100_007, End: c + "the end"},
+			})
 			if len(r.Content) > maxContent || r.Failed {
 				t.Fatalf("%d bytes", len(r.Content))
 			}
@@ -43,7 +45,7 @@ func TestCodeOfAnySize(t *testing.T) {
 			if err := json.Unmarshal([]byte(r.Content), &out); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Count(out.Stdout, "truncated") != 1 || !strings.Contains(out.Stdout, fmt.Sprint(total, " chars total")) || out.Truncated["stdout"] != total {
+			if strings.Count(out.Stdout, "truncated") != 1 || !strings.HasSuffix(out.Stdout, "the end") || !strings.Contains(out.Stdout, fmt.Sprint(total, " chars total")) || out.Truncated["stdout"] != total {
 				t.Errorf("stdout ends with %q", out.Stdout[max(0, len(out.Stdout)-80):])
 			}
 			if !strings.Contains(out.Stderr, "100000 chars total") || out.Displays != nil || out.Again != "it slept badly" {

@@ -236,12 +236,14 @@ func TestEditsAtOnce(t *testing.T) {
 
 func TestLongOutput(t *testing.T) {
 	c := newWorld(t).thread("a")
-	out := c.good("execute_terminal", object{"command": "yes | head -c 10000000; yes ä | head -c 60000 >&2"})
-	if got := out["stdout"].(string); !strings.HasSuffix(got, "\n\n... [truncated — 10000000 chars total, showing first 50000]") {
-		t.Errorf("stdout ends with %q", got[max(0, len(got)-100):])
-	}
-	if got := out["stderr"].(string); !strings.HasSuffix(got, "\n\n... [truncated — 40000 chars total, showing first 20000]") {
-		t.Errorf("stderr ends with %q", got[max(0, len(got)-100):])
+	out := c.good("execute_terminal", object{"command": "yes | head -c 10000000; echo FAILED; yes ä | head -c 60000 >&2; echo ERROR >&2"})
+	for stream, want := range map[string][2]string{
+		"stdout": {"... [truncated — 10000007 chars total, showing first 25000 and last 25000] ...", "y\nFAILED\n"},
+		"stderr": {"... [truncated — 40006 chars total, showing first 10000 and last 10000] ...", "ä\nERROR\n"},
+	} {
+		if got := out[stream].(string); !strings.Contains(got, want[0]) || !strings.HasSuffix(got, want[1]) || !utf8.ValidString(got) || strings.Contains(got, "\ufffd") {
+			t.Errorf("%s has %d bytes and ends with %q", stream, len(got), got[max(0, len(got)-100):])
+		}
 	}
 	// JSON makes it longer.
 	out = c.good("execute_terminal", object{"command": `head -c 1000000 /dev/zero | tr '\0' '\1'`})
@@ -296,13 +298,14 @@ func TestOutputIsToldWhileItComes(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
+// TestCancelledCommandKeepsItsOutput: the model goes on later, and has to know how far it came.
+func TestCancelledCommandKeepsItsOutput(t *testing.T) {
 	w := newWorld(t)
 	c := w.thread("a")
 	c.good("execute_terminal", object{"command": "true"})
 	ctx, cancel := context.WithCancel(w.ctx)
-	_, r := c.do(ctx, "execute_terminal", object{"command": "echo began; sleep 1000", "timeout": 300}, func(string, string, string) { cancel() })
-	if !r.Failed {
+	out, r := c.do(ctx, "execute_terminal", object{"command": "echo began; sleep 1000", "timeout": 300}, func(string, string, string) { cancel() })
+	if !r.Failed || out["stdout"] != "began\n" || out["reason"] != "killed" {
 		t.Errorf("the call was %s", r.Content)
 	}
 	if out := c.good("get_output", object{"command_id": 2, "wait": 50}); out["status"] == "running" || out["reason"] != "killed" {

@@ -58,12 +58,22 @@ func (c *Code) Run(ctx context.Context, id string, req Request, wait time.Durati
 	if err != nil {
 		return Execution{Exec: x}, err
 	}
-	return c.read(ctx, ended)
+	return c.read(ctx, ended, c.reader.Caps)
 }
 
 // Execution returns a cell with what it has shown so far, also that of a
 // destroyed sandbox. Invalid when the exec is not a cell.
 func (c *Code) Execution(ctx context.Context, id string, seq int64) (Execution, error) {
+	return c.execution(ctx, id, seq, c.reader.Caps)
+}
+
+// Ends is [Code.Execution] for a reader that shortens texts by itself: stdout and
+// stderr have their beginning and their end, and all other texts are whole.
+func (c *Code) Ends(ctx context.Context, id string, seq int64) (Execution, error) {
+	return c.execution(ctx, id, seq, c.reader.Caps.ends())
+}
+
+func (c *Code) execution(ctx context.Context, id string, seq int64, caps Caps) (Execution, error) {
 	x, err := c.live.Execs().Get(ctx, id, seq)
 	if err != nil {
 		return Execution{}, err
@@ -71,10 +81,10 @@ func (c *Code) Execution(ctx context.Context, id string, seq int64) (Execution, 
 	if x.Spec.Cell == nil {
 		return Execution{}, errs.E(errs.Invalid, "%d is a command and not code", seq).Hint("read it as a command: its output is text")
 	}
-	return c.read(ctx, x)
+	return c.read(ctx, x, caps)
 }
 
 // read reads what a cell has shown.
-func (c *Code) read(ctx context.Context, x sandbox.Exec) (Execution, error) {
-	return c.reader.Execution(ctx, x, c.live.Execs().Cuts(x))
+func (c *Code) read(ctx context.Context, x sandbox.Exec, caps Caps) (Execution, error) {
+	return c.reader.Execution(ctx, x, c.live.Execs().Cuts(x), caps)
 }

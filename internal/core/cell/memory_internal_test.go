@@ -77,7 +77,7 @@ func TestExecutionsAreChargedForWhatTheyHold(t *testing.T) {
 		{"2 MiB of displays without room", rich, 4 << 20, 0, errs.E(errs.Unready, "")},
 	} {
 		r := &Reader{Journals: journals, Budget: budget.New(&room{tt.room}), Caps: DefaultCaps()}
-		e, err := r.Execution(t.Context(), tt.x, *tt.x.Exit)
+		e, err := r.Execution(t.Context(), tt.x, *tt.x.Exit, r.Caps)
 		if errs.KindOf(err) != errs.KindOf(tt.want) || !errors.Is(err, errs.Unready) && len(e.Outputs) != tt.shown {
 			t.Errorf("%s: %d outputs, %v, want %d, %v", tt.name, len(e.Outputs), err, tt.shown, tt.want)
 		}

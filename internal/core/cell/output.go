@@ -39,6 +39,9 @@ type Execution struct {
 	// Stdout and Stderr are what was printed, under the reader's [Caps].
 	// Requests to clear leave them.
 	Stdout, Stderr string
+	// StdoutEnd and StderrEnd are, with [Caps.Ends], the ends of texts that are not
+	// whole.
+	StdoutEnd, StderrEnd string
 	// Count numbers the cell in its kernel's process; 0 when that is not known.
 	Count int
 	// Result is the value of the last expression; nil: none.
@@ -73,17 +76,15 @@ type Error struct {
 }
 
 func newOutput(caps Caps) *output {
-	return &output{stdout: textBuffer{limit: caps.Stdout}, stderr: textBuffer{limit: caps.Stderr}}
+	return &output{stdout: newText(caps.Stdout, caps.Ends), stderr: newText(caps.Stderr, caps.Ends)}
 }
 
 // execution is what has come so far. Of what is missing only the counts of cut
 // bytes are read.
 func (o *output) execution(x sandbox.Exec, caps Caps, missing sandbox.Exit) Execution {
 	truncated := make(map[string]int64)
-	return Execution{
+	e := Execution{
 		Exec: x, Success: succeeded(x), Truncated: truncated,
-		Stdout:  o.stdout.text("stdout", missing.StdoutCut, truncated),
-		Stderr:  o.stderr.text("stderr", missing.StderrCut, truncated),
 		Count:   o.count,
 		Result:  capResult(o.result, caps.Result, truncated),
 		Outputs: o.outputs(missing.RichCut),
@@ -91,6 +92,14 @@ func (o *output) execution(x sandbox.Exec, caps Caps, missing sandbox.Exit) Exec
 
 		KernelRestarted: excerpt.First(o.restarted, maxFault),
 	}
+	if caps.Ends {
+		e.Stdout, e.StdoutEnd = o.stdout.ends("stdout", missing.StdoutCut, truncated)
+		e.Stderr, e.StderrEnd = o.stderr.ends("stderr", missing.StderrCut, truncated)
+	} else {
+		e.Stdout = o.stdout.text("stdout", missing.StdoutCut, truncated)
+		e.Stderr = o.stderr.text("stderr", missing.StderrCut, truncated)
+	}
+	return e
 }
 
 // output assembles what a cell shows out of its journal. Nothing of it is
@@ -288,7 +297,7 @@ func (o *output) outputs(cut int64) []Display {
 
 // held is what the output takes so far.
 func (o *output) held() int64 {
-	n := o.stdout.kept.Len() + o.stderr.kept.Len() + cap(o.line) + o.bytes
+	n := o.stdout.kept.Len() + o.stderr.kept.Len() + cap(o.stdout.end) + cap(o.stderr.end) + cap(o.line) + o.bytes
 	for mime, v := range o.result {
 		n += len(mime) + len(v)
 	}

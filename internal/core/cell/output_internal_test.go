@@ -262,6 +262,36 @@ func TestTextInPieces(t *testing.T) {
 	}
 }
 
+// TestEndsInPieces compares the beginning and the end of a text that comes in pieces
+// with the text.
+func TestEndsInPieces(t *testing.T) {
+	for _, text := range []string{"", "plain", "añ€😀zñ", "\xff\xfeab\xff", "a\xe2\x82bcd\xe2\x82", strings.Repeat("long", 40_000)} {
+		for _, limit := range []int{0, 2, 3, 5, 100} {
+			want := []rune(text)
+			for _, size := range []int{1, 2, 3, 7, 70_000} {
+				b, truncated := newText(limit, true), make(map[string]int64)
+				for rest := text; rest != ""; {
+					n := min(size, len(rest))
+					b.add([]byte(rest[:n]))
+					rest = rest[n:]
+				}
+				head, tail := b.ends("stdout", 0, truncated)
+				switch {
+				case limit == 0 || len(want) <= limit:
+					if head != string(want) || tail != "" || len(truncated) > 0 {
+						t.Errorf("%.20q under %d is %.20q and %.20q, %v", text, limit, head, tail, truncated)
+					}
+				case head != string(want[:limit-limit/2]) || tail != string(want[len(want)-limit/2:]) || truncated["stdout"] != int64(len(want)):
+					t.Errorf("%.20q under %d is %.20q and %.20q, %v", text, limit, head, tail, truncated)
+				}
+				if head, tail := b.ends("stdout", 9, truncated); tail != "" || truncated["stdout"] != int64(len(want)+9) {
+					t.Errorf("%.20q without its end is %.20q and %.20q, %v", text, head, tail, truncated)
+				}
+			}
+		}
+	}
+}
+
 func TestValuesAreWhatTheirTypeSays(t *testing.T) {
 	in := `{"text/plain":7,"text/a":{"b":1},"text/list":["a\n","b",3],"text/null":null,"image/png":"iV\/BO","text/bad":"x\ud800y",` +
 		`"text/pair":"\ud83d\ude00","application/json":{"a":"\u003c"},"application/vnd.plotly.v1+json":[1],"":"x","bad type":"x","ümlaut/x":"x"}`

@@ -23,19 +23,19 @@ type Reader struct {
 // Execution returns a cell with what it has shown so far. Of missing only the
 // counts of bytes are read that its journal has cut; the caller asks for them
 // before this call, for the journal may be gone a moment later.
-func (r *Reader) Execution(ctx context.Context, x sandbox.Exec, missing sandbox.Exit) (Execution, error) {
-	o := newOutput(r.Caps)
+func (r *Reader) Execution(ctx context.Context, x sandbox.Exec, missing sandbox.Exit, caps Caps) (Execution, error) {
+	o := newOutput(caps)
 	err := r.read(ctx, x, o)
 	if errors.Is(err, errs.NotFound) && !x.Unlogged() {
 		o.recall(x.Result)
-		e := o.execution(x, r.Caps, sandbox.Exit{})
+		e := o.execution(x, caps, sandbox.Exit{})
 		e.Pruned = true
 		return e, nil
 	}
 	if err != nil && !errors.Is(err, errs.NotFound) {
 		return Execution{}, err
 	}
-	return o.execution(x, r.Caps, missing), nil
+	return o.execution(x, caps, missing), nil
 }
 
 // read gives what the journal has of a cell to o, and charges for it.

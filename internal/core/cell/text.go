@@ -15,21 +15,39 @@ type Caps struct {
 	Stdout, Stderr int
 	Result         int // each text of the result
 	Traceback      int // and the message of an error
+	// Ends: stdout and stderr keep their beginning and their end, half of the bound
+	// each, and say nothing in between.
+	Ends bool
 }
+
+// ends is c for a reader that shortens texts by itself.
+func (c Caps) ends() Caps { return Caps{Stdout: c.Stdout, Stderr: c.Stderr, Ends: true} }
 
 // DefaultCaps suit readers that pay for every word.
 func DefaultCaps() Caps {
 	return Caps{Stdout: 50_000, Stderr: 120_000, Result: 30_000, Traceback: 8_000}
 }
 
-// textBuffer keeps the beginning of a text and counts all of it. What is not
-// UTF-8 becomes U+FFFD, a character for each byte.
+// textBuffer keeps the beginning of a text, or its beginning and its end, and counts
+// all of it. What is not UTF-8 becomes U+FFFD, a character for each byte.
 type textBuffer struct {
-	limit int // characters; 0 and less: all
+	limit int // characters of kept; 0 and less: all
 	kept  strings.Builder
 	shown int    // characters in kept
 	chars int64  // of the whole text
 	torn  []byte // the beginning of a character
+
+	last  int    // characters of end; 0: it is not kept
+	end   []byte // what came after kept, at least the last of it
+	ended int64  // characters in end
+}
+
+// newText returns a buffer of a text that is bounded.
+func newText(limit int, ends bool) textBuffer {
+	if !ends || limit <= 1 {
+		return textBuffer{limit: limit}
+	}
+	return textBuffer{limit: limit - limit/2, last: limit / 2}
 }
 
 func (t *textBuffer) add(p []byte) {
@@ -53,8 +71,11 @@ func (t *textBuffer) add(p []byte) {
 	p = p[:whole]
 	n := utf8.RuneCount(p)
 	switch {
-	case t.limit > 0 && t.shown >= t.limit:
+	case t.limit > 0 && t.shown >= t.limit && t.last == 0:
 		t.chars += int64(n)
+	case t.limit > 0 && t.shown >= t.limit && utf8.Valid(p):
+		t.chars += int64(n)
+		t.putLast(p, n)
 	case (t.limit <= 0 || t.shown+n <= t.limit) && utf8.Valid(p):
 		t.kept.Write(p)
 		t.shown += n
@@ -84,24 +105,64 @@ func tornTail(p []byte) int {
 
 func (t *textBuffer) put(r rune) {
 	t.chars++
-	if t.limit <= 0 || t.shown < t.limit {
+	switch {
+	case t.limit <= 0 || t.shown < t.limit:
 		t.kept.WriteRune(r)
 		t.shown++
+	case t.last > 0:
+		t.putLast(utf8.AppendRune(nil, r), 1)
 	}
+}
+
+// putLast adds whole characters to the end. What is too much of it goes now and then.
+func (t *textBuffer) putLast(p []byte, chars int) {
+	t.end, t.ended = append(t.end, p...), t.ended+int64(chars)
+	if t.ended > 2*int64(t.last)+64<<10 {
+		t.trim()
+	}
+}
+
+// trim leaves of the end what is kept of it.
+func (t *textBuffer) trim() {
+	if t.ended > int64(t.last) {
+		t.end, t.ended = []byte(excerpt.Last(string(t.end), t.last)), int64(t.last)
+	}
+}
+
+// finish takes what was torn as it is.
+func (t *textBuffer) finish() {
+	for range t.torn {
+		t.put(utf8.RuneError)
+	}
+	t.torn = t.torn[:0]
 }
 
 // text ends the text. Each of the cut bytes, which did not come, counts as a
 // character.
 func (t *textBuffer) text(field string, cut int64, truncated map[string]int64) string {
-	for range t.torn {
-		t.put(utf8.RuneError)
-	}
-	t.torn = t.torn[:0]
+	t.finish()
 	if t.chars == int64(t.shown) && cut == 0 {
 		return t.kept.String()
 	}
 	truncated[field] = t.chars + cut
 	return t.kept.String() + excerpt.Suffix(t.chars+cut, t.shown)
+}
+
+// ends ends the text, and returns its beginning and, when something between them is
+// missing, its end. There is no end when that is what did not come.
+func (t *textBuffer) ends(field string, cut int64, truncated map[string]int64) (head, tail string) {
+	t.finish()
+	t.trim()
+	head, tail = t.kept.String(), string(t.end)
+	switch missing := t.chars - int64(t.shown) - t.ended; {
+	case cut > 0:
+		truncated[field] = t.chars + cut
+		return head, ""
+	case missing > 0:
+		truncated[field] = t.chars
+		return head, tail
+	}
+	return head + tail, ""
 }
 
 // capText is a whole text under a bound. Truncated may be nil when limit is

@@ -17,6 +17,7 @@ type OutputCaps struct {
 	// Hold is how much of stdout and stderr together a Result holds: what is
 	// longer is its Long. 0 is all.
 	Hold int64
+	Ends bool // keeps the beginning and the end, see [journal.Caps]
 }
 
 // Result is an exec with its output. The cut counts are the bytes that are
@@ -26,6 +27,7 @@ type OutputCaps struct {
 type Result struct {
 	Exec                          sandbox.Exec
 	Stdout, Stderr                []byte
+	StdoutEnd, StderrEnd          []byte // with [OutputCaps.Ends]: what follows what is missing
 	Rich                          []byte // of a cell: see [cell.Execution]
 	StdoutCut, StderrCut, RichCut int64
 	Pruned                        bool
@@ -89,7 +91,7 @@ func (h *Execs) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Re
 		long = &LongOutput{Stdout: text(sandbox.Stdout, c.StdoutSize), Stderr: text(sandbox.Stderr, c.StderrSize)}
 	}
 	return Result{
-		Exec: x, Long: long, Stdout: c.Stdout, Stderr: c.Stderr, Rich: c.Rich,
+		Exec: x, Long: long, Stdout: c.Stdout, Stderr: c.Stderr, StdoutEnd: c.StdoutEnd, StderrEnd: c.StderrEnd, Rich: c.Rich,
 		StdoutCut: c.StdoutCut, StderrCut: c.StderrCut, RichCut: c.RichCut,
 	}, nil
 }

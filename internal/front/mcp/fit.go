@@ -68,9 +68,9 @@ func printed(given tools.Answer, out tools.TerminalOutput) answer {
 		text *string
 		of   tools.Printed
 	}{{"stdout", &out.Stdout, given.Stdout}, {"stderr", &out.Stderr, given.Stderr}} {
-		text, cut := tools.Bounded(clipped(*t.text, t.of), maxText)
+		text, cut := tools.BoundedEnds(*t.text, t.of, maxText)
 		*t.text = text
-		if cut || t.of.Cut > 0 {
+		if cut {
 			a.extra = append(a.extra, fullText(given.Session, given.Exec, t.name))
 		}
 	}
@@ -78,14 +78,6 @@ func printed(given tools.Answer, out tools.TerminalOutput) answer {
 	read.Stdout, read.Stderr = repeated(out.Stdout), repeated(out.Stderr)
 	a.value, a.text = out, read
 	return a
-}
-
-// clipped is text that says how many bytes are missing of it.
-func clipped(s string, of tools.Printed) string {
-	if of.Cut > 0 {
-		s += fmt.Sprintf("\n\n... [truncated — %d bytes total, showing first %d]", of.Kept+of.Cut, of.Kept)
-	}
-	return s
 }
 
 // content is the answer of a file that was read. An image is shown.

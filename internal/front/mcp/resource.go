@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -142,7 +143,11 @@ func readOutputResource(ctx context.Context, s *core.Service, id, name string) (
 		if name == sandbox.Stderr.String() {
 			data, cut = r.Stderr, r.StderrCut
 		}
-		return "text/plain", []byte(clipped(strings.ToValidUTF8(string(data), "\ufffd"), tools.Printed{Kept: int64(len(data)), Cut: cut})), nil
+		text := strings.ToValidUTF8(string(data), "\ufffd")
+		if cut > 0 {
+			text += fmt.Sprintf("\n\n... [truncated — %d bytes total, showing first %d]", int64(len(data))+cut, len(data))
+		}
+		return "text/plain", []byte(text), nil
 	}
 	n, err := strconv.Atoi(name)
 	if err != nil {

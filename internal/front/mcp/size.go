@@ -20,11 +20,11 @@ const (
 
 // repeated is what the text block says of a text that structuredContent has.
 func repeated(s string) string {
-	h := tools.Head(s, maxRepeated)
-	if len(h) == len(s) {
+	if len(tools.Head(s, maxRepeated)) == len(s) {
 		return s
 	}
-	return fmt.Sprintf("%s\n\n... [%d more bytes are in structuredContent]", h, len(s)-len(h))
+	head, tail := tools.Head(s, maxRepeated/2), tools.Tail(s, maxRepeated/2)
+	return fmt.Sprintf("%s\n\n... [%d more bytes are in structuredContent] ...\n\n%s", head, len(s)-len(head)-len(tail), tail)
 }
 
 // size is how many bytes a result takes.

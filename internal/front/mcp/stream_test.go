@@ -284,9 +284,10 @@ func TestSixTools(t *testing.T) {
 		id := begin(t, s)
 		out := good(t, s, "execute_terminal", object{"session_id": id, "command": "yes x | head -c 50001; yes y | head -c 120001 >&2"})
 		for stream, most := range map[string]int{"stdout": 50_000, "stderr": 120_000} {
-			shown, note, cut := strings.Cut(out[stream].(string), "\n\n... [truncated")
-			if !cut || len(shown) != most || !strings.Contains(note, fmt.Sprintf("%d bytes total, showing first %d]", most+1, most)) {
-				t.Errorf("%s has %d bytes, then %q", stream, len(shown), note)
+			first, rest, cut := strings.Cut(out[stream].(string), "\n\n... [truncated")
+			note, last, _ := strings.Cut(rest, "] ...\n\n")
+			if !cut || len(first) != most/2 || len(last) != most/2 || !strings.Contains(note, fmt.Sprintf("%d bytes total, showing first %d and last %d", most+1, most/2, most/2)) {
+				t.Errorf("%s has %d bytes, then %q and %d bytes", stream, len(first), note, len(last))
 			}
 		}
 		ids := []string{id, begin(t, s), begin(t, s)}

@@ -75,6 +75,9 @@ func (d *decoder) Decode(e wire.Event, emit func(llm.Event)) (bool, error) {
 	}
 	var m event
 	if err := json.Unmarshal(e.Data, &m); err != nil {
+		if e.Name == "error" {
+			return false, d.client.Fault(0, wire.ReadTrouble(e.Data))
+		}
 		return false, err
 	}
 	if m.Type == "" {

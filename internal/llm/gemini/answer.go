@@ -56,10 +56,10 @@ func (d *decoder) Decode(e wire.Event, emit func(llm.Event)) (bool, error) {
 		return false, nil // gateways add it
 	}
 	var c chunk
-	if err := json.Unmarshal(e.Data, &c); err != nil {
+	if err := json.Unmarshal(e.Data, &c); err != nil && e.Name != "error" {
 		return false, err
 	}
-	if len(c.Error) > 0 && string(c.Error) != "null" {
+	if len(c.Error) > 0 && string(c.Error) != "null" || e.Name == "error" {
 		return false, d.client.Fault(0, wire.ReadTrouble(e.Data))
 	}
 	if c.ModelVersion != "" {

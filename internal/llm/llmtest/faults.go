@@ -127,6 +127,21 @@ func testBroken(t *testing.T, d Dialect) {
 			}
 		})
 	}
+	t.Run("keeps what the provider says", func(t *testing.T) {
+		const said = "the backend is out of tokens 4711"
+		for name, last := range map[string]string{
+			"an error event of words":        "event: error\ndata: " + said + "\n\n",
+			"words":                          "data: " + said + "\n\n",
+			"an error that is no event":      `{"error": {"message": "` + said + `", "code": 500}}` + "\n",
+			"an error of several lines":      "{\n  \"error\": {\n    \"message\": \"" + said + "\"\n  }\n}\n",
+			"an error event, then the end":   "event: error\ndata: {\"error\":{\"message\":\"" + said + "\"}}\n\n",
+			"an error object without a name": "event: error\ndata: {\"object\":\"error\",\"message\":\"" + said + "\",\"code\":400}\n\n",
+		} {
+			if e := ask(t.Context(), serve(t, d, events(append(append([]string{}, half...), last)...)).provider(), hello()).failure(t, llm.Broken); !strings.Contains(e.Message, said) {
+				t.Errorf("%s: the error is %q", name, e.Message)
+			}
+		}
+	})
 	t.Run("every prefix", func(t *testing.T) {
 		// The last events may be no more than the usage, which nobody waits for.
 		for n := range len(list) / 2 {
@@ -217,15 +232,27 @@ func testNoAPI(t *testing.T, d Dialect) {
 			_, _ = io.WriteString(w, "hello there\n")
 		}, llm.Broken},
 		"404 page not found": {refusal(404, "404 page not found"), llm.Invalid},
+		"a page that is not there": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(404)
+			_, _ = io.WriteString(w, "<html><head><title>Welcome</title></head></html>")
+		}, llm.Invalid},
 	} {
-		t.Run(name, func(t *testing.T) { ask(t.Context(), serve(t, d, tt.a).provider(), hello()).fault(t, tt.want) })
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, d, tt.a)
+			e := ask(t.Context(), s.provider(), hello()).failure(t, tt.want)
+			if strings.Contains(name, "a page") && (!strings.Contains(e.Message, "web page") || !strings.Contains(e.Message, `"Welcome"`) || !strings.Contains(e.Message, s.url)) {
+				t.Errorf("the error is %q", e.Message)
+			}
+		})
 	}
 	t.Run("nobody there", func(t *testing.T) {
 		h := httptest.NewServer(http.NotFoundHandler())
 		h.Close()
 		s := &server{t: t, d: d, url: h.URL}
 		o := ask(t.Context(), s.provider(), hello())
-		o.fault(t, llm.Unavailable)
+		if e := o.failure(t, llm.Unavailable); !strings.Contains(e.Message, strings.TrimPrefix(h.URL, "http://")+": connection refused") {
+			t.Errorf("the error is %q", e.Message)
+		}
 		if len(o.retries) != 2 {
 			t.Errorf("tried again: %v", o.retries)
 		}

@@ -144,11 +144,17 @@ func (d *decoder) Decode(e wire.Event, emit func(llm.Event)) (bool, error) {
 		return false, nil
 	}
 	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := json.Unmarshal(data, &c); err != nil && e.Name != "error" {
 		return false, err
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" || e.Name == "error" {
 		return false, d.client.Fault(0, wire.ReadTrouble(data))
+	}
+	if len(c.Choices) == 0 && c.Usage == nil {
+		// vLLM's errors are no error field but the whole object.
+		if t := wire.ReadTrouble(data); t.Said && t.Message != "" {
+			return false, d.client.Fault(0, t)
+		}
 	}
 	if c.Model != "" {
 		d.model = c.Model

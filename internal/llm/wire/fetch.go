@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"mime"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/llm"
@@ -44,6 +45,9 @@ func (c *Client) fetch(ctx context.Context, call Call, into any) *llm.Error {
 	body, err := io.ReadAll(io.LimitReader(watch.reader(res.Body), maxBody))
 	if err != nil {
 		return c.unanswered(watch.cause(err))
+	}
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); isPage(kind, body) {
+		return c.page(res.StatusCode, body)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return c.fault(llm.Broken, res.StatusCode, "its answer is no JSON: "+string(body[:min(len(body), maxText)]), err)

@@ -34,6 +34,8 @@ type Reader struct {
 
 	name string
 	data []byte
+
+	stray []byte // lines that are no fields of an event, up to maxFault
 }
 
 // NewReader returns a reader of a stream.
@@ -74,9 +76,18 @@ func (r *Reader) Next() (Event, error) {
 			some = true
 		case "event":
 			r.name = string(value)
+		case "", "id", "retry":
+		default:
+			if len(r.stray)+len(line) < maxFault {
+				r.stray = append(append(r.stray, line...), '\n')
+			}
 		}
 	}
 }
+
+// Stray returns what came between events and is none: a server that fails in the middle
+// of a stream may write what is wrong as it would write it in an answer of its own.
+func (r *Reader) Stray() []byte { return r.stray }
 
 func (r *Reader) event() Event {
 	return Event{r.name, r.data[:len(r.data)-1]}

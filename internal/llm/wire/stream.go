@@ -3,14 +3,11 @@ package wire
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"mime"
-	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/llm"
@@ -132,6 +129,10 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 			case whole || a.stopped:
 				return true, nil
 			}
+			// A proxy that loses the provider writes its own answer into the stream.
+			if t := ReadTrouble(r.Stray()); t.Said {
+				return false, a.told(a.client.Fault(0, t))
+			}
 			if n == 0 {
 				return false, a.client.broken("the answer has no event", nil)
 			}
@@ -142,7 +143,7 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 				return false, a.client.fault(llm.Unavailable, 0, "its answer is large, and other large ones take all the room that there is", err)
 			}
 			if a.began || errors.Is(err, errLine) || errors.Is(err, errStream) {
-				return false, a.client.broken("the answer broke off", err)
+				return false, a.client.broken("the answer broke off: "+reason(err), err)
 			}
 			return false, a.client.unanswered(err)
 		}
@@ -154,16 +155,22 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 		case a.over:
 			return false, a.client.broken(a.size.excess(), nil)
 		case errors.As(err, &fault):
-			if a.began {
-				fault.Fault = llm.Broken
-			}
-			return false, fault
+			return false, a.told(fault)
 		case err != nil:
-			return false, a.client.broken("the answer is not as it should be", err)
+			return false, a.client.broken("it sent what is not part of an answer: "+string(e.Data), err)
 		case done:
 			return true, nil
 		}
 	}
+}
+
+// told is a fault that the provider tells in its stream: one in the middle of an answer
+// has broken that.
+func (a *attempt) told(fault *llm.Error) *llm.Error {
+	if a.began {
+		fault.Fault = llm.Broken
+	}
+	return fault
 }
 
 // do sends a call and returns the answer to it if that is a good one. The watch is
@@ -204,41 +211,11 @@ func (c *Client) noStream(res *http.Response) *llm.Error {
 		return nil
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxFault))
+	if kind == "text/html" {
+		return c.page(res.StatusCode, body)
+	}
 	if t := ReadTrouble(body); t.Said {
 		return c.Fault(0, t)
 	}
 	return c.broken("it answered with "+kind+" in place of a stream: "+string(body), nil)
-}
-
-// errFinal marks what another try would not change.
-var errFinal = errors.New("not tried again")
-
-// unanswered sorts why there was no answer.
-func (c *Client) unanswered(err error) *llm.Error {
-	// The URL is in it.
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
-	}
-	var refusal interface{ RefusedAddress() string }
-	var name *net.DNSError
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &refusal):
-		return c.fault(llm.Invalid, 0, refusal.RefusedAddress(), err)
-	case errors.As(err, &name) && name.IsNotFound:
-		return c.fault(llm.Unavailable, 0, "its name is not known", errors.Join(err, errFinal))
-	case errors.As(err, &certificate):
-		return c.fault(llm.Unavailable, 0, "its certificate is not valid", errors.Join(err, errFinal))
-	case errors.Is(err, errSilent):
-		return c.fault(llm.Unavailable, 0, "it was silent for "+c.config.Idle.String(), errors.Join(err, errFinal))
-	}
-	return c.fault(llm.Unavailable, 0, "it does not answer", err)
-}
-
-func (c *Client) broken(message string, cause error) *llm.Error {
-	if errors.Is(cause, errSilent) {
-		message = "it was silent for " + c.config.Idle.String() + " in the middle of its answer"
-	}
-	return c.fault(llm.Broken, 0, message, cause)
 }

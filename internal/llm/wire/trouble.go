@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -151,6 +152,11 @@ func (c *Client) refused(res *http.Response) *llm.Error {
 		return c.fault(llm.Invalid, res.StatusCode, "it redirects to "+where+", where the key does not go", nil)
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxFault))
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); isPage(kind, body) {
+		fault := c.page(res.StatusCode, body)
+		fault.RetryAfter = retryAfter(res.Header, time.Now())
+		return fault
+	}
 	t := ReadTrouble(body)
 	if after := retryAfter(res.Header, time.Now()); after > 0 {
 		t.RetryAfter = after
