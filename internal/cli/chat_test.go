@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+	"github.com/google/uuid"
 )
 
 // agentStub is a daemon whose agent knows a few words: what it tells depends on what it
@@ -85,6 +86,13 @@ func newAgentStub(t *testing.T) *agentStub {
 		k.Close()
 	})
 	return k
+}
+
+// waits sets what the thread waits with.
+func (k *agentStub) waits(interrupts string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting = interrupts
 }
 
 // asked is the text of a run's message, with what comes beside it.
@@ -161,6 +169,9 @@ func (k *agentStub) run(w http.ResponseWriter, r *http.Request) {
 		send("updates", `{"__interrupt__":[{"id":"i1","value":`+approval+`}]}`)
 		ended("interrupted")
 	case strings.HasPrefix(text, "resume "):
+		if !strings.Contains(text, "reject") {
+			send("messages", fmt.Sprintf(`[{"type":"tool","id":"m8","tool_call_id":"c-%s","name":"execute_terminal","content":"{\"exit_code\":0}","status":"success"},{}]`, uuid.NewString()))
+		}
 		say("m9", "decided: "+text)
 	default:
 		say("m1", "you said ")
@@ -191,7 +202,7 @@ func TestChatOnce(t *testing.T) {
 		{"it fails", "", []string{"fail"}, 1, "half an ans\n", "cubby: the provider said no\n"},
 		{"no model", "", []string{"no model"}, 1, "", "cubby: the agent has no model\n" + hint},
 		{"nobody allows it", "", []string{"danger", "--thread", "t-one"}, 3, "",
-			"cubby: the agent waits for leave to use a tool: see --yes and --no, or go on with cubby chat --thread t-one\n"},
+			"cubby: there is no thread t-one yet: it begins now\ncubby: the agent waits for leave to use a tool: see --yes and --no, or go on with cubby chat --thread t-one\n"},
 		{"all is allowed", "", []string{"danger", "--yes"}, 0, `decided: resume {"decisions":[{"type":"approve"}]}` + "\n", ""},
 		{"nothing is allowed", "", []string{"danger", "--no"}, 0, `decided: resume {"decisions":[{"type":"reject"}]}` + "\n", ""},
 		{"an image", "", []string{"look", "--image", image}, 0,
@@ -319,12 +330,19 @@ func TestChatConversation(t *testing.T) {
 	s.enter("n\r", "why, for the agent")
 	s.enter("too much\r", `{"message":"too`, "> ")
 	s.enter("danger\r", "reject? ")
-	s.enter("edit\r", "arguments as JSON: ")
+	s.enter("edit\r", `arguments as JSON: {"command":"rm -r /tmp/x"}`)
 	s.enter("{oops\r", "that is no JSON object", "reject? ")
-	s.enter("e\r", "arguments as JSON: ")
-	s.enter("{\"command\":\"ls\"}\r", `"edited_action":{"args":{"command":"ls"},"name":"execute_`, "> ")
+	s.enter("e\r", `arguments as JSON: {"command":"rm -r /tmp/x"}`)
+	s.enter("\x15{\"command\":\"ls\"}\r", "▸ execute_terminal  ls  ", " s  ok", `"edited_action":{"args":{"command":"ls"},"name":"execute_`, "> ")
 	s.enter("danger\r", "reject? ")
-	s.enter("\x03", "the turn was cancelled", "> ")
+	s.enter("\x03", "the question stays open: /answer asks it again", "> ")
+	s.enter("/answer\r", "the agent has asked nothing", "> ") // it is answered elsewhere meanwhile
+	k.waits(`{"task":[{"id":"i1","value":` + approval + `}]}`)
+	s.enter("/answer\r", "approve, edit, reject? ")
+	s.enter("\x04", "the question stays open", "> ")
+	s.enter("/answer\r", "approve, edit, reject? ")
+	s.enter("y\r", "▸ execute_terminal  rm -r /tmp/x  ", "decided: resume", "> ")
+	k.waits("")
 
 	// Commands.
 	s.enter("/he\t\r", "/threads", "> ")
@@ -334,6 +352,11 @@ func TestChatConversation(t *testing.T) {
 	s.enter("/files\r", "fib.py", "> ")
 	s.enter("/nonsense\r", "no command /nonsense", "> ")
 	s.enter("/etc/passwd what is it\r", "you said /etc/passwd", "> ")
+	s.enter("/threads\r", "about one", "number, or nothing to stay: ")
+	s.typed("\x04") // closes the list
+	if got := s.wait("> "); strings.Contains(got, "EOF") {
+		t.Errorf("Ctrl-D in the list of threads shows %q", got)
+	}
 	s.enter("/threads\r", "about one", "number, or nothing to stay: ")
 	s.enter("2\r", "thread t-two", "> ")
 	s.enter("x\r", "you said x", "> ")
@@ -395,4 +418,54 @@ func TestChatOnceOnATerminal(t *testing.T) {
 	if code := s.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// TestChatAsksBeforeItBeginsANamedThread: an id that is mistyped is no new thread.
+func TestChatAsksBeforeItBeginsANamedThread(t *testing.T) {
+	k := newAgentStub(t)
+	dir := t.TempDir()
+	for _, leave := range []string{"n\r", "\r", "\x03", "\x04"} {
+		s := sitAndChat(t, k, dir, nil, "--thread", "t-oen")
+		s.wait("there is no thread t-oen; begin it? (y/n) ")
+		s.typed(leave)
+		if code := s.exit(); code != 0 || len(k.threads) > 0 {
+			t.Errorf("after %q: exit code %d, threads %q", leave, code, k.threads)
+		}
+	}
+	s := sitAndChat(t, k, dir, nil, "--thread", "t-new", "hello")
+	s.wait("begin it? (y/n) ")
+	s.enter("y\r", "you said hello")
+	if code := s.exit(); code != 0 || len(k.threads) != 1 || k.threads[0] != "t-new" {
+		t.Errorf("exit code %d, threads %q", code, k.threads)
+	}
+}
+
+// TestChatIsDrawnAgainOnANarrowerTerminal: lines that were set for a wide one would break
+// within words.
+func TestChatIsDrawnAgainOnANarrowerTerminal(t *testing.T) {
+	k := newAgentStub(t)
+	s := sitAndChat(t, k, t.TempDir(), nil)
+	s.wait("> ")
+	words := strings.TrimSpace(strings.Repeat("seventeen ", 12))
+	s.enter(words+"\r", "seventeen\r\n", "> ")
+	narrow := func() {
+		if err := pty.Setsize(s.user, &pty.Winsize{Cols: 25, Rows: 20}); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
+			t.Fatal(err)
+		}
+	}
+	narrow()
+	s.wait("\x1b[H\x1b[2J")
+	s.wait("you said seventeen\r\nseventeen seventeen\r\nseventeen seventeen\r\n")
+	s.wait("> ")
+	// The answer that comes is drawn again with what came before.
+	s.enter("slow\r", "begun")
+	narrow()
+	s.wait("\x1b[2J")
+	s.wait("begun")
+	s.enter("\x03", "the turn was cancelled", "> ")
+	s.typed("\x04")
+	s.exit()
 }

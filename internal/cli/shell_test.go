@@ -106,8 +106,9 @@ func newScreen(t *testing.T, user *os.File) *screen {
 	return &screen{t: t, pieces: pieces}
 }
 
-// wait reads until the text has come, which may have happened before.
-func (s *screen) wait(text string) {
+// wait reads until the text has come, which may have happened before, and returns what
+// came before it.
+func (s *screen) wait(text string) (before string) {
 	s.t.Helper()
 	limit := time.After(patience)
 	for !strings.Contains(s.text, text) {
@@ -121,7 +122,8 @@ func (s *screen) wait(text string) {
 			s.t.Fatalf("%q did not come in %v; the screen shows:\n%s", text, patience, s.text)
 		}
 	}
-	_, s.text, _ = strings.Cut(s.text, text)
+	before, s.text, _ = strings.Cut(s.text, text)
+	return before
 }
 
 // exitCode reads on until the command has ended, and is what done gets then.

@@ -22,8 +22,8 @@ func (t *talk) ask(ctx context.Context, i agent.Interrupt) (any, error) {
 	q, ok := i.Question()
 	if !ok {
 		t.screen.say("the run waits for an answer: %s", format.Printable(string(i.Value)))
-		line, err := t.edit.Answer(ctx, "answer: ")
-		return line, cancelled(err)
+		line, err := t.answer(ctx, "answer: ", "")
+		return line, leftOpen(err)
 	}
 	var list []agent.Decision
 	for _, a := range q.Actions {
@@ -36,12 +36,19 @@ func (t *talk) ask(ctx context.Context, i agent.Interrupt) (any, error) {
 	return agent.Decisions(list...), nil
 }
 
-// cancelled makes of Ctrl-C the end of the turn. What was asked stays open.
-func cancelled(err error) error {
+// leftOpen makes of Ctrl-C and Ctrl-D the end of the turn. What was asked stays open.
+func leftOpen(err error) error {
 	if errors.Is(err, edit.ErrInterrupted) || errors.Is(err, io.EOF) {
-		return errCancelled
+		return errOpen
 	}
 	return err
+}
+
+// answer reads an answer, which begins with text.
+func (t *talk) answer(ctx context.Context, prompt, text string) (string, error) {
+	t.drawing.Unlock()
+	defer t.drawing.Lock()
+	return t.edit.Answer(ctx, prompt, text)
 }
 
 // review asks about one call.
@@ -63,17 +70,18 @@ func (t *talk) review(ctx context.Context, a agent.Action, reviews []agent.Revie
 		return agent.Decision{}, err
 	}
 	for {
-		line, err := t.edit.Answer(ctx, strings.Join(allowed, ", ")+"? ")
+		line, err := t.answer(ctx, strings.Join(allowed, ", ")+"? ", "")
 		if err != nil {
-			return agent.Decision{}, cancelled(err)
+			return agent.Decision{}, leftOpen(err)
 		}
 		d, err := t.decision(ctx, a, word(line, allowed))
 		switch {
-		case errors.Is(err, errCancelled) || ctx.Err() != nil:
+		case errors.Is(err, errOpen) || ctx.Err() != nil:
 			return d, err
 		case err != nil:
 			t.report(err)
 		case d.Type != "":
+			t.screen.tools.decided(a, d)
 			return d, nil
 		}
 	}
@@ -103,19 +111,22 @@ func (t *talk) decision(ctx context.Context, a agent.Action, kind string) (agent
 	var err error
 	switch kind {
 	case "reject":
-		d.Message, err = t.edit.Answer(ctx, "why, for the agent (or nothing): ")
+		d.Message, err = t.answer(ctx, "why, for the agent (or nothing): ", "")
 	case "respond":
-		d.Message, err = t.edit.Answer(ctx, "what the agent is told instead: ")
+		d.Message, err = t.answer(ctx, "what the agent is told instead: ", "")
 	case "edit":
 		var args json.RawMessage
 		if args, err = t.editArgs(ctx, a.Args); err == nil {
 			d.Edited = &agent.Edited{Name: a.Name, Args: args}
 		}
 	}
-	return d, cancelled(err)
+	return d, leftOpen(err)
 }
 
-// editArgs lets the user change arguments: in their editor, or as a line.
+// longestEdited is how long arguments are that can be edited on a line, in bytes.
+const longestEdited = 2048
+
+// editArgs lets the user change arguments: in their editor, or on a line.
 func (t *talk) editArgs(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 	editor := t.env.getenv("VISUAL")
 	if editor == "" {
@@ -126,7 +137,11 @@ func (t *talk) editArgs(ctx context.Context, args json.RawMessage) (json.RawMess
 	if editor != "" {
 		text, err = t.inEditor(ctx, editor, args)
 	} else {
-		text, err = t.edit.Answer(ctx, "arguments as JSON: ")
+		var line bytes.Buffer
+		if json.Compact(&line, args) != nil || line.Len() > longestEdited {
+			return nil, fmt.Errorf("the arguments have %d bytes, which is too much for a line: set EDITOR to edit them", len(args))
+		}
+		text, err = t.answer(ctx, "arguments as JSON: ", line.String())
 	}
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,9 @@ type call struct {
 	ended   bool
 	failed  bool
 	result  string
-	output  string // the newest of what it prints
+	// reviewed: a person has decided about it.
+	reviewed bool
+	output   string // the newest of what it prints
 }
 
 // calls are those of a thread in the order in which they were made.
@@ -91,10 +94,36 @@ func (l *calls) print(id, text string) {
 	}
 }
 
+// decided notes what a person has decided about a call, so that the call is shown as it
+// runs. The question does not say its id: it is the first one like it, or one of a turn
+// that was not seen.
+func (l *calls) decided(a agent.Action, d agent.Decision) {
+	i := slices.IndexFunc(l.list, func(x *call) bool { return !x.ended && !x.reviewed && x.name == a.Name && sameJSON(x.args, a.Args) })
+	if i < 0 {
+		l.list, i = append(l.list, &call{index: -1, name: a.Name, args: string(a.Args), begun: time.Now()}), len(l.list)
+	}
+	c := l.list[i]
+	c.reviewed, c.begun = true, time.Now()
+	if d.Edited != nil {
+		c.name, c.args = d.Edited.Name, string(d.Edited.Args)
+	}
+}
+
+func sameJSON(a string, b json.RawMessage) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
 // finish notes the result of a call. One that was not seen to begin is made.
 func (l *calls) finish(m agent.Message) *call {
 	now := time.Now()
 	c := l.find(func(x *call) bool { return x.id == m.ToolCallID })
+	if c == nil { // one that was decided about
+		if i := slices.IndexFunc(l.list, func(x *call) bool { return !x.ended && x.id == "" && x.reviewed && x.name == m.Name }); i >= 0 {
+			c = l.list[i]
+			c.id = m.ToolCallID
+		}
+	}
 	switch {
 	case c == nil:
 		c = &call{id: m.ToolCallID, name: m.Name, begun: now}

@@ -17,6 +17,7 @@ import (
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/client/agent"
 	"github.com/cubbyhq/cubby/internal/cli/edit"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/markdown"
 	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
@@ -71,7 +72,7 @@ The daemon needs a model for the agent: see "cubby settings".`,
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.model, "model", "", "`model`, as provider/model (default that of the settings)")
-	fs.StringVar(&f.thread, "thread", "", "`id` of the thread to go on with, made when there is none")
+	fs.StringVar(&f.thread, "thread", "", "`id` of the thread to go on with; asks before it begins one with a new id")
 	fs.BoolVarP(&f.last, "continue", "c", false, "go on with the last thread")
 	fs.StringVar(&f.sandbox, "sandbox", "", "`id` of a sandbox to work in, instead of the thread's own")
 	fs.StringArrayVar(&f.images, "image", nil, "image `file` that belongs to the prompt; repeatable")
@@ -94,6 +95,7 @@ type chat struct {
 	errOut io.Writer
 
 	thread, model, sandbox string
+	named                  bool // the user has named the thread
 
 	view view
 	// decide answers what the agent asks; nil: nobody can.
@@ -113,7 +115,7 @@ func (e Env) run(cmd *cobra.Command, args []string, f flags) error {
 	c := e.Client()
 	s := &chat{
 		env: e, c: c, agent: agent.New(c), state: openState(e.getenv), errOut: cmd.ErrOrStderr(),
-		thread: f.thread, model: f.model, sandbox: f.sandbox, interrupts: make(chan struct{}, 1),
+		thread: f.thread, named: f.thread != "", model: f.model, sandbox: f.sandbox, interrupts: make(chan struct{}, 1),
 	}
 	asked := request.Text != "" || len(request.Images) > 0
 	converses := in && out && !f.asJSON
@@ -173,8 +175,25 @@ func (s *chat) once(ctx context.Context, r agent.RunRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer s.env.Signals(func(os.Signal) { s.interrupt() })()
+	if s.named {
+		switch there, err := s.exists(ctx); {
+		case err != nil:
+			return err
+		case !there: // a script may choose its own ids
+			fmt.Fprintf(s.errOut, "cubby: there is no thread %s yet: it begins now\n", format.Printable(s.thread))
+		}
+	}
 	s.state.keep(s.thread)
 	return s.exit(s.turn(ctx, r))
+}
+
+// exists reports whether there is the thread.
+func (s *chat) exists(ctx context.Context) (bool, error) {
+	_, err := s.agent.Thread(ctx, s.thread)
+	if errors.Is(err, client.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // interrupt asks the turn to end.
@@ -190,7 +209,7 @@ func (s *chat) exit(err error) error {
 	switch {
 	case errors.Is(err, errCancelled):
 		return s.env.Exit(exitCancelled, nil)
-	case errors.Is(err, errWaits):
+	case errors.Is(err, errWaits), errors.Is(err, errOpen):
 		return s.env.Exit(exitWaits, fmt.Errorf("%w: see --yes and --no, or go on with cubby chat --thread %s", err, s.thread))
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 var slash = []struct{ name, argument, help string }{
 	{"/new", "", "begin a new thread"},
 	{"/threads", "", "list the threads, and go on with one of them"},
+	{"/answer", "", "answer what the agent has asked and waits for"},
 	{"/model", "[NAME]", "say which model answers, list them, or choose another"},
 	{"/files", "[PATH]", "list the files of the thread's sandboxes"},
 	{"/sandbox", "", "list the thread's sandboxes"},
@@ -78,6 +80,8 @@ func (t *talk) command(ctx context.Context, name, argument string) (leave bool, 
 		t.screen.say("a new thread")
 	case "/threads":
 		return false, t.threads(ctx)
+	case "/answer":
+		return false, t.answerOpen(ctx)
 	case "/model":
 		return false, t.models(ctx, argument)
 	case "/files":
@@ -130,9 +134,9 @@ func (t *talk) threads(ctx context.Context) error {
 	if err := t.table([]string{"", "USED", "STATUS", "ABOUT"}, rows); err != nil {
 		return err
 	}
-	line, err := t.edit.Answer(ctx, "number, or nothing to stay: ")
-	if errors.Is(err, edit.ErrInterrupted) || err == nil && strings.TrimSpace(line) == "" {
-		return nil
+	line, err := t.answer(ctx, "number, or nothing to stay: ", "")
+	if errors.Is(err, edit.ErrInterrupted) || errors.Is(err, io.EOF) || err == nil && strings.TrimSpace(line) == "" {
+		return nil // the list is closed; at the end of the input the next line says so again
 	}
 	if err != nil {
 		return err

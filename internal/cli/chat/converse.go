@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/client"
@@ -37,6 +38,9 @@ type talk struct {
 	restore func()                 // of the terminal
 	raw     func() (func(), error) // makes it raw again
 	images  []agent.Image          // that belong to the next message
+
+	// drawing is held by who draws: the conversation, except while it reads a line.
+	drawing sync.Mutex
 }
 
 // ctrlO shows the newest call.
@@ -60,10 +64,13 @@ func (s *chat) converse(ctx context.Context, o conversation) error {
 		s.decide = t.ask
 	}
 	t.edit.OnKey(func(key rune) bool {
-		if key == ctrlO {
-			t.showCall()
+		if key != ctrlO {
+			return false
 		}
-		return key == ctrlO
+		t.drawing.Lock() // a line is being read
+		defer t.drawing.Unlock()
+		t.showCall()
+		return true
 	})
 	giveBack := s.env.Signals(func(sig os.Signal) {
 		if sig == os.Interrupt {
@@ -74,23 +81,55 @@ func (s *chat) converse(ctx context.Context, o conversation) error {
 	})
 	defer giveBack()
 	t.raw = func() (func(), error) {
-		restore, err := tty.Raw(ctx, o.tty, size, func(_ context.Context, size client.WindowSize) error { return t.edit.Resize(size) })
+		restore, err := tty.Raw(ctx, o.tty, size, func(_ context.Context, size client.WindowSize) error { return t.resize(size) })
 		if err != nil {
 			return nil, err
 		}
 		return restore, t.edit.Resize(*size())
 	}
+	t.drawing.Lock()
+	defer t.drawing.Unlock()
 	var err error
 	if t.restore, err = t.raw(); err != nil {
 		return err
 	}
 	defer func() { t.restore() }()
 	defer t.edit.Pasting()()
+	if s.named {
+		if there, err := t.meant(ctx); err != nil || !there {
+			return err
+		}
+	}
 	if o.once {
 		s.state.keep(s.thread)
 		return s.exit(s.turn(ctx, o.first))
 	}
 	return t.loop(ctx)
+}
+
+// resize fits what is on the screen to another size of it: at once while a line is read,
+// else with what is drawn next.
+func (t *talk) resize(size client.WindowSize) error {
+	if !t.drawing.TryLock() {
+		t.screen.resized.Store(true)
+		return t.edit.Resize(size)
+	}
+	defer t.drawing.Unlock()
+	return errors.Join(t.edit.Resize(size), t.screen.redraw())
+}
+
+// meant asks whether a thread that the user has named and that does not exist is to
+// begin. False: it is not.
+func (t *talk) meant(ctx context.Context) (bool, error) {
+	there, err := t.exists(ctx)
+	if err != nil || there {
+		return there, err
+	}
+	line, err := t.answer(ctx, fmt.Sprintf("there is no thread %s; begin it? (y/n) ", format.Printable(t.thread)), "")
+	if errors.Is(err, edit.ErrInterrupted) || errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	return word(line, []string{"approve", "reject"}) == "approve", err
 }
 
 // loop reads messages and commands.
@@ -138,6 +177,9 @@ func (t *talk) outcome(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, errOpen):
+		t.screen.tools.forget()
+		t.screen.say("the question stays open: /answer asks it again")
 	case errors.Is(err, errCancelled):
 		t.screen.say("the turn was cancelled")
 	case errors.Is(err, io.EOF):
@@ -176,14 +218,32 @@ func (t *talk) open(ctx context.Context) error {
 	if th.Status == agent.Busy {
 		t.screen.say("it is at work on an earlier message")
 	}
-	if waiting := th.Waiting(); len(waiting) > 0 {
-		r, err := t.answers(ctx, waiting)
-		if err == nil {
-			err = t.turn(ctx, r)
-		}
-		return t.outcome(ctx, err)
+	return t.answerWaiting(ctx, th.Waiting())
+}
+
+// answerOpen asks what the thread waits with.
+func (t *talk) answerOpen(ctx context.Context) error {
+	th, err := t.agent.Thread(ctx, t.thread)
+	if err != nil && !errors.Is(err, client.NotFound) {
+		return err
 	}
-	return nil
+	waiting := th.Waiting()
+	if err != nil || len(waiting) == 0 {
+		t.screen.say("the agent has asked nothing")
+		return nil
+	}
+	return t.answerWaiting(ctx, waiting)
+}
+
+func (t *talk) answerWaiting(ctx context.Context, waiting []agent.Interrupt) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	r, err := t.answers(ctx, waiting)
+	if err == nil {
+		err = t.turn(ctx, r)
+	}
+	return t.outcome(ctx, err)
 }
 
 // title is what a thread is about.
@@ -212,10 +272,13 @@ func (t *talk) read(ctx context.Context) (string, error) {
 	var lines []string
 	prompt := "> "
 	for {
+		t.drawing.Unlock()
 		line, pasted, err := t.edit.Line(ctx, prompt, completion)
+		t.drawing.Lock()
 		if err != nil {
 			return "", err
 		}
+		t.screen.typed(prompt + line)
 		if utf8.RuneCountInString(line) >= maxLine {
 			t.screen.say("the line was cut after %d characters: give longer text with a pipe, cubby chat PROMPT < file", maxLine)
 		}
@@ -233,7 +296,7 @@ func (t *talk) read(ctx context.Context) (string, error) {
 // showCall prints the newest call of a tool with all that it was given and gave.
 func (t *talk) showCall() {
 	if c := t.screen.tools.newest(); c != nil {
-		_ = t.screen.write(c.whole() + "\n") // a terminal that is gone: the next read tells
+		_ = t.screen.line("", c.whole()) // a terminal that is gone: the next read tells
 		return
 	}
 	t.screen.say("no tool was used yet")
@@ -241,8 +304,9 @@ func (t *talk) showCall() {
 
 // table prints rows.
 func (t *talk) table(head []string, rows [][]string) error {
-	if err := t.screen.clear(); err != nil {
+	var b strings.Builder
+	if err := format.Table(&b, head, rows); err != nil {
 		return err
 	}
-	return format.Table(t.edit, head, rows)
+	return t.screen.line("", b.String())
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/client/agent"
@@ -40,6 +41,10 @@ type screen struct {
 	changed  bool // since they were drawn
 	drawn    time.Time
 	usage    *agent.Notice // the newest
+	waits    bool          // the run waits for an answer
+
+	shown   transcript
+	resized atomic.Bool // the size has changed since it was drawn
 }
 
 func (s *screen) styled(style, text string) string {
@@ -83,6 +88,7 @@ func (s *screen) line(style, text string) error {
 		return err
 	}
 	s.changed, s.said = true, true
+	s.shown.add(piece{text: strings.TrimRight(text, "\n"), style: style})
 	return s.write(s.styled(style, format.Text(strings.TrimRight(text, "\n"))) + "\n")
 }
 
@@ -91,7 +97,9 @@ func (s *screen) say(text string, args ...any) { _ = s.line(dim, fmt.Sprintf(tex
 func (s *screen) event(e agent.Event) error {
 	switch {
 	case e.Begun != nil:
-		s.said = false
+		s.said, s.waits = false, false
+	case e.Interrupts != nil:
+		s.waits = true
 	case e.Chunk != nil && e.Chunk.Type == agent.AI:
 		if err := s.speak(e.Chunk, e.Chunk.Reasoning(), true); err != nil {
 			return err
@@ -123,17 +131,15 @@ func (s *screen) speak(c *agent.Chunk, text string, thinking bool) error {
 		if err := s.clear(); err != nil {
 			return err
 		}
-		o := markdown.Options{Columns: s.columns, Colors: s.colors}
-		if thinking {
-			o.Base = markdown.Dim
-		}
 		if s.said {
 			if err := s.write("\n"); err != nil {
 				return err
 			}
 		}
-		s.text, s.thinking, s.message, s.said = markdown.New(s.out, o), thinking, c.ID, true
+		s.text, s.thinking, s.message, s.said = s.renderer(s.out, thinking), thinking, c.ID, true
+		s.shown.add(piece{markdown: true, thinking: thinking})
 	}
+	s.shown.more(text)
 	_, err := io.WriteString(s.text, text)
 	return err
 }
@@ -184,6 +190,12 @@ func (s *screen) notice(n *agent.Notice) error {
 // tick draws the lines about tools that work, when they have changed or a second is
 // over.
 func (s *screen) tick() error {
+	if s.resized.Load() {
+		if err := s.redraw(); err != nil {
+			return err
+		}
+		s.changed = true
+	}
 	open := s.tools.open()
 	if len(open) == 0 || s.text != nil || !s.changed && time.Since(s.drawn) < time.Second {
 		return nil
@@ -225,7 +237,8 @@ func lastLines(text string, most int) []string {
 	return lines
 }
 
-// end shows what the run took. What has no result by now gets none.
+// end shows what the run took. What has no result by now gets none, unless the run waits
+// for an answer about it.
 func (s *screen) end() error {
 	if err := s.stop(); err != nil {
 		return err
@@ -233,7 +246,9 @@ func (s *screen) end() error {
 	if err := s.clear(); err != nil {
 		return err
 	}
-	s.tools.forget()
+	if !s.waits {
+		s.tools.forget()
+	}
 	usage := s.usage
 	s.usage, s.said, s.message = nil, false, ""
 	if usage == nil || usage.Tokens == 0 {
@@ -243,5 +258,5 @@ func (s *screen) end() error {
 	if usage.Cost != nil {
 		text += fmt.Sprintf(", $%.4f", *usage.Cost)
 	}
-	return s.write(s.styled(dim, text) + "\n")
+	return s.line(dim, text)
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/cubbyhq/cubby/client/agent"
 )
 
-// errCancelled: the turn was ended by the user. errWaits: the agent asks, and nobody can
-// answer.
+// errCancelled: the turn was ended by the user. errOpen: the user has left a question of
+// the agent open. errWaits: the agent asks, and nobody can answer.
 var (
 	errCancelled = errors.New("cancelled")
+	errOpen      = errors.New("the question stays open")
 	errWaits     = errors.New("the agent waits for leave to use a tool")
 )
 

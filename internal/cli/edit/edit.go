@@ -120,9 +120,11 @@ func (e *Editor) Line(ctx context.Context, prompt string, tab func(line string, 
 	return line, false, err
 }
 
-// Answer reads a line that is no part of the history.
-func (e *Editor) Answer(ctx context.Context, prompt string) (string, error) {
+// Answer reads a line that is no part of the history. The line begins with text, which
+// can be edited; text has no control characters.
+func (e *Editor) Answer(ctx context.Context, prompt, text string) (string, error) {
 	defer e.renew()
+	e.Keys.held = append([]byte(text), e.Keys.held...)
 	line, err := e.read(ctx, func(t *term.Terminal) (string, error) {
 		t.History = &History{}
 		t.SetPrompt(prompt)

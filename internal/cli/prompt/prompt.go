@@ -243,7 +243,7 @@ func (p *prompt) answer(ctx context.Context, q client.InputRequest, to chan<- an
 	if q.Password {
 		a.line, a.err = p.edit.Password(ctx, q.Prompt)
 	} else {
-		a.line, a.err = p.edit.Answer(ctx, q.Prompt)
+		a.line, a.err = p.edit.Answer(ctx, q.Prompt, "")
 	}
 	to <- a
 }

@@ -53,20 +53,16 @@ func (p *Provider) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Even
 // Models is as [llm.Provider] says.
 func (p *Provider) Models(ctx context.Context) ([]llm.Info, error) {
 	var list struct {
-		Data []struct {
-			ID      string `json:"id"`
-			Name    string `json:"name"`
-			Context int    `json:"context_length"`     // OpenRouter
-			Window  int    `json:"context_window"`     // Groq
-			Max     int    `json:"max_context_length"` // Mistral
-			Length  int    `json:"max_model_len"`      // vLLM
-		} `json:"data"`
+		Data []model `json:"data"`
 	}
 	if err := p.client.Fetch(ctx, wire.Call{Path: "/models", Header: wire.Bearer(p.config.Key)}, &list); err != nil {
 		return nil, err
 	}
 	models := make([]llm.Info, 0, len(list.Data))
 	for _, m := range list.Data {
+		if !m.chats() {
+			continue
+		}
 		models = append(models, llm.Info{ID: m.ID, Name: m.Name, Context: max(m.Context, m.Window, m.Max, m.Length)})
 	}
 	slices.SortFunc(models, func(a, b llm.Info) int { return strings.Compare(a.ID, b.ID) })
