@@ -49,11 +49,13 @@ type Config struct {
 func Run(ctx context.Context, c Config) error {
 	b := &bridge{life: ctx, remote: newRemote(c), log: c.Log, importable: newImportable(c.ImportDirs, c.NeverImport), progress: make(map[string]*sdk.CallToolRequest)}
 	b.remote.options.ProgressNotificationHandler = b.progressed
+	b.remote.options.ResourceUpdatedHandler = b.updated
 	defer b.remote.close()
 	server, err := b.mirror(ctx)
 	if err != nil {
 		return err
 	}
+	b.server.Store(server)
 	in := &lingering{ReadCloser: io.NopCloser(c.Stdin), life: ctx}
 	if closer, ok := c.Stdin.(io.ReadCloser); ok {
 		in.ReadCloser = closer // so that a read that waits ends
@@ -85,6 +87,7 @@ func (writer) Close() error { return nil }
 type bridge struct {
 	life   context.Context //nolint:containedctx // calls end with it
 	remote *remote
+	server atomic.Pointer[sdk.Server] // of this side; nil: not yet
 	log    *slog.Logger
 	tokens atomic.Int64
 	importable
@@ -113,7 +116,8 @@ func (b *bridge) mirror(ctx context.Context) (*sdk.Server, error) {
 	}
 	server := sdk.NewServer(about.ServerInfo, &sdk.ServerOptions{
 		Instructions: about.Instructions, Logger: slog.New(untilEnd{b.log.Handler(), b.life}),
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+		Capabilities:      &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+		CompletionHandler: b.complete, SubscribeHandler: b.subscribe, UnsubscribeHandler: b.unsubscribe,
 	})
 	for _, t := range tools.Tools {
 		call := b.call
@@ -215,14 +219,8 @@ func (b *bridge) read(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.R
 		return nil, err
 	}
 	res, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: req.Params.URI})
-	if said := fromDaemon(err); said != nil {
-		return nil, said
-	}
 	if res != nil {
 		res.TTLMs, res.CacheScope = 0, "private"
 	}
-	if err != nil && ctx.Err() == nil {
-		b.remote.drop(s)
-	}
-	return res, err
+	return res, b.lost(ctx, s, err)
 }

@@ -125,3 +125,43 @@ func TestCallsGoThrough(t *testing.T) {
 		})
 	}
 }
+
+// TestSubscriptionsAndCompletion pass through.
+func TestSubscriptionsAndCompletion(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	for _, version := range []string{"2026-07-28", "2025-11-25"} {
+		t.Run(version, func(t *testing.T) {
+			updated := make(chan string, 100)
+			b := start(t, at(d.URL), version, sdk.ClientOptions{
+				ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { updated <- r.Params.URI },
+			})
+			out, _ := b.call(t, "create_session", object{})
+			id := out["session_id"].(string)
+			b.call(t, "start_command", object{"session_id": id, "command": "until [ -e go ]; do sleep 0.05; done; echo gone"})
+			uri := "sandbox-output://" + id + "/1/stdout"
+			if err := b.Subscribe(t.Context(), &sdk.SubscribeParams{URI: uri}); err != nil {
+				t.Fatal(err)
+			}
+			b.call(t, "write_file", object{"session_id": id, "path": "go", "content": ""})
+			select {
+			case got := <-updated:
+				if got != uri {
+					t.Errorf("%s was updated, want %s", got, uri)
+				}
+			case <-time.After(time.Minute):
+				t.Error("no update")
+			}
+			if err := b.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}); err != nil {
+				t.Error(err)
+			}
+			res, err := b.Complete(t.Context(), &sdk.CompleteParams{
+				Ref:      &sdk.CompleteReference{Type: "ref/resource", URI: "sandbox://{session_id}/{+path}"},
+				Argument: sdk.CompleteParamsArgument{Name: "session_id", Value: id[:2]},
+			})
+			if err != nil || len(res.Completion.Values) != 1 || res.Completion.Values[0] != id {
+				t.Errorf("completes to %+v, %v", res, err)
+			}
+			b.call(t, "stop_session", object{"session_id": id})
+		})
+	}
+}

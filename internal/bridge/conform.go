@@ -17,7 +17,7 @@ const codeNoResource = -32002
 // unserved are methods of features that the bridge does not declare, as the
 // daemon does not. The SDK would answer some of them with empty lists.
 var unserved = []string{
-	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
+	"prompts/list", "prompts/get", "logging/setLevel",
 }
 
 // conform makes errors those of the revision that this side's client speaks,

@@ -25,7 +25,7 @@ const (
 // would answer some of them with empty lists, and clients would take the
 // feature for there.
 var unserved = []string{
-	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
+	"prompts/list", "prompts/get", "logging/setLevel",
 }
 
 // conform makes the SDK's answers those of the revision that a client speaks,
@@ -38,6 +38,10 @@ func conform(next sdk.MethodHandler) sdk.MethodHandler {
 		six := wantsSix(req.GetExtra())
 		if p, ok := req.GetParams().(*sdk.CallToolParamsRaw); ok && six && !slices.Contains(sixTools, p.Name) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool: " + p.Name}
+		}
+		if extra := req.GetExtra(); method == "subscriptions/listen" && extra != nil {
+			// The SDK makes subscriptions of it that do not have the request's header.
+			ctx = context.WithValue(ctx, listensFor{}, extra.Header.Get(ThreadHeader))
 		}
 		res, err := next(ctx, method, req)
 		if method == "resources/read" {
@@ -57,6 +61,9 @@ func conform(next sdk.MethodHandler) sdk.MethodHandler {
 		return res, nil
 	}
 }
+
+// listensFor is the key of the conversation that a request to listen names.
+type listensFor struct{}
 
 func wantsSix(extra *sdk.RequestExtra) bool {
 	return extra != nil && extra.Header.Get(ToolsHeader) == onlySix

@@ -39,7 +39,7 @@ func (d *Door) addResources(s *sdk.Server) {
 		Description: "A regular file, by its absolute path: sandbox://SESSION_ID/workspace/output.csv. At most 12 MiB.",
 	}, d.resource(readFileResource))
 	s.AddResourceTemplate(&sdk.ResourceTemplate{
-		Name: "output", Title: "What a call has shown", URITemplate: outputScheme + "://{session_id}/{command_id}/{name}",
+		Name: "output", Title: "What a call has shown", URITemplate: outputTemplate,
 		Description: "One output of code, or all of stdout or stderr. Results of tools link to these.",
 	}, d.resource(readOutputResource))
 }

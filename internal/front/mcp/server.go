@@ -42,13 +42,16 @@ var offered = append(slices.Clone(sixTools), "list_sessions", "read_file", "writ
 // newServer returns a server with all tools and resources. It keeps nothing
 // about its clients.
 func (d *Door) newServer() *sdk.Server {
+	follow := newSubscriptions(d)
 	s := sdk.NewServer(&sdk.Implementation{Name: "cubby", Title: "Cubby sandboxes", Version: d.version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       slog.New(warnings{d.log.Handler()}),
 		SetCacheable: caching,
 		// The lists never change, and there is no logging to clients.
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+		Capabilities:      &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
+		CompletionHandler: d.complete, SubscribeHandler: follow.subscribe, UnsubscribeHandler: follow.unsubscribe,
 	})
+	follow.server = s
 	for _, t := range d.tools.Tools(offered...) {
 		s.AddTool(definition(t), func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return d.call(ctx, t, req), nil
@@ -104,7 +107,7 @@ const localThread = "local"
 
 // thread returns the conversation of a request.
 func thread(ctx context.Context, extra *sdk.RequestExtra) string {
-	header := ""
+	header, _ := ctx.Value(listensFor{}).(string)
 	if extra != nil {
 		header = extra.Header.Get(ThreadHeader)
 	}

@@ -222,7 +222,7 @@ func TestAnswersOfTheProtocol(t *testing.T) {
 		}{
 			{"prompts/list", object{}, -32601},
 			{"prompts/get", object{"name": "x"}, -32601},
-			{"completion/complete", object{"ref": object{"type": "ref/prompt", "name": "x"}, "argument": object{"name": "a", "value": "b"}}, -32601},
+			{"completion/complete", object{"ref": object{"type": "ref/prompt", "name": "x"}, "argument": object{"name": "a", "value": "b"}}, -32602},
 			{"no/such/method", object{}, -32601},
 			{"resources/read", object{"uri": "sandbox://00000000/workspace/x"}, map[bool]float64{true: -32602, false: -32002}[version == modern]},
 			{"resources/read", object{"uri": "test://nothing"}, map[bool]float64{true: -32602, false: -32002}[version == modern]},
