@@ -56,21 +56,25 @@ func isFirst(t *kernel.Task, pid arch.SyscallArgument) bool {
 	return target != nil && target.ThreadGroup() == t.Kernel().GlobalInit()
 }
 
-// uncaught are the signals that Go's runtime has no handler for; all others do
-// nothing to the agent.
-var uncaught = []unix.Signal{unix.SIGKILL, unix.SIGSTOP, 32, 33, 34}
+// lethal are the signals that could end the first process: those that Go's runtime has no
+// handler for, and those that it takes for a fault of its own where the sender says so. All
+// others do nothing to the agent.
+var lethal = []unix.Signal{
+	unix.SIGKILL, unix.SIGSTOP, 32, 33, 34,
+	unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS,
+}
 
 // harm refuses to send one that would harm the first process.
 func harm(pid, number int) refusal {
 	return func(t *kernel.Task, args arch.SyscallArguments) bool {
-		return slices.Contains(uncaught, unix.Signal(args[number].Int())) && isFirst(t, args[pid])
+		return slices.Contains(lethal, unix.Signal(args[number].Int())) && isFirst(t, args[pid])
 	}
 }
 
 // signalOfFile is harm for a process that is named by a file: a pidfd, or its
 // directory of /proc.
 func signalOfFile(t *kernel.Task, args arch.SyscallArguments) bool {
-	if !slices.Contains(uncaught, unix.Signal(args[1].Int())) {
+	if !slices.Contains(lethal, unix.Signal(args[1].Int())) {
 		return false
 	}
 	file := t.GetFile(args[0].Int())
@@ -85,7 +89,7 @@ func signalOfFile(t *kernel.Task, args arch.SyscallArguments) bool {
 // fileSignal refuses such signals in the place of SIGIO, which a file sends to
 // whomever its owner names.
 func fileSignal(_ *kernel.Task, args arch.SyscallArguments) bool {
-	return args[1].Int() == unix.F_SETSIG && slices.Contains(uncaught, unix.Signal(args[2].Int()))
+	return args[1].Int() == unix.F_SETSIG && slices.Contains(lethal, unix.Signal(args[2].Int()))
 }
 
 // ping refuses sockets for pings: loopback is the route to every address (see

@@ -3,7 +3,6 @@ package proc
 import (
 	"os/signal"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,10 +22,8 @@ func quiet(signals ...syscall.Signal) {
 		// A command that is forked in between would ignore the signal for good.
 		syscall.ForkLock.RLock()
 		signal.Ignore(sig) // and Go forgets it
-		action := struct { // struct sigaction of the kernel
-			handler, flags, restorer, mask uint64
-		}{handler: uint64(quietHandler()), flags: onStack | restart | restorerFlag, restorer: uint64(quietRestorer()), mask: everySignal}
-		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+		action := sigaction{handler: uint64(quietHandler()), flags: onStack | restart | restorerFlag, restorer: uint64(quietRestorer()), mask: everySignal}
+		_ = action.set(sig)
 		syscall.ForkLock.RUnlock()
 	}
 }

@@ -76,6 +76,9 @@ func (r *Runner) Open() (err error) {
 	if r.cfg.Init {
 		r.ooms = newOOMCounter()
 		r.processes = newReaper(notifySignals())
+		if err := ownFaults(); err != nil {
+			return err
+		}
 	}
 	switch {
 	case r.cfg.CgroupMount != "":

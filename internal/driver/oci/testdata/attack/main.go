@@ -24,7 +24,7 @@ func main() {
 	attacks := map[string]func(most int) int{
 		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "unix": unixes, "signals": signals, "locks": locks,
 		"pipes": pipes, "watches": watches, "timers": timers, "semaphores": semaphores,
-		"messages": messages, "epoll": epolls, "traceme": traceMe, "storm": storm, "clock": clock,
+		"messages": messages, "slay": slay, "epoll": epolls, "traceme": traceMe, "storm": storm, "clock": clock,
 	}
 	attack := attacks[os.Args[1]]
 	most, err := strconv.Atoi(os.Args[2])

@@ -1,0 +1,29 @@
+//go:build root
+
+package oci
+
+import (
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+)
+
+// TestNoSignalEndsTheGuest: whoever runs inside can send PID 1 and its threads every signal
+// there is, and say of it what only the kernel says of a fault. The agent goes on, and is
+// the one that it was.
+func TestNoSignalEndsTheGuest(t *testing.T) {
+	for _, w := range walls {
+		t.Run(w.runtime, func(t *testing.T) {
+			r := armed(t, start(t, w.runtime, testSpec(t, w.isolation)))
+			for _, user := range []string{"sandbox", "root"} {
+				sent, out := r.attack(user, "slay", 3)
+				if sent <= 0 {
+					t.Fatalf("as %s: %s", user, out)
+				}
+				t.Logf("as %s %d were not refused", user, sent)
+				r.alive()
+				r.phase(driver.PhaseRunning)
+			}
+		})
+	}
+}
