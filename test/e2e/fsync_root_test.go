@@ -288,7 +288,7 @@ func TestWhatIsAcknowledgedOutlivesAFullHost(t *testing.T) {
 				}
 				eventually(t, time.Minute, "the host is known to have room", func() bool {
 					_, err := c.Start(ctx, b.ID)
-					if err != nil && !errors.Is(err, api.ErrExhausted) && !errors.Is(err, api.ErrUnavailable) {
+					if err != nil && !errors.Is(err, api.Capacity) {
 						t.Fatal(err)
 					}
 					return err == nil
@@ -302,5 +302,36 @@ func TestWhatIsAcknowledgedOutlivesAFullHost(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestASleepTellsOfAFailedDisk: gVisor writes back what a sandbox has before its memory is
+// kept. Where that fails, no sleep is told that cannot be woken whole, and the sandbox goes on.
+func TestASleepTellsOfAFailedDisk(t *testing.T) {
+	d := harness.Start(t, harness.Options{})
+	c, ctx := api.New(d.URL), t.Context()
+	b, err := c.Create(ctx, api.CreateOptions{Isolation: "gvisor", Limits: &api.Limits{DiskBytes: 256 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.StartExec(ctx, b.ID, api.Shell("exec 3>a; echo x >&3; echo written; while :; do sleep 0.1; done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the file is written", func() bool { return len(said(t, p)) > 0 })
+	shutDown(t, d)
+	if s, err := c.Sleep(ctx, b.ID, true); err == nil {
+		t.Errorf("it sleeps: %+v", s)
+	} else {
+		t.Log(err)
+	}
+	for _, want := range []string{"one\n", "two\n"} {
+		x, err := c.Exec(ctx, b.ID, api.ExecOptions{Argv: []string{"echo", strings.TrimSpace(want)}, Cwd: "/"})
+		if err != nil || x.Stdout != want {
+			t.Errorf("a command after it: %+v, %v", x, err)
+		}
+	}
+	if x, err := p.Get(ctx); err != nil || x.ExitCode != nil {
+		t.Errorf("what ran before: %+v, %v", x, err)
 	}
 }
