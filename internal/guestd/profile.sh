@@ -6,7 +6,8 @@ if [ -r "/proc/$$/environ" ]; then
   [ -z "$cubby_path" ] || PATH=$cubby_path
   unset cubby_path
 fi
-for cubby_dir in "$HOME/.npm-global/bin" "$HOME/.local/bin"; do
+# Root takes no programs from the home of another user, which its HOME may be.
+[ -O / ] && [ ! -O "$HOME" ] || for cubby_dir in "$HOME/.npm-global/bin" "$HOME/.local/bin"; do
   case ":$PATH:" in
     *":$cubby_dir:"*) ;;
     *) PATH=$cubby_dir:$PATH ;;

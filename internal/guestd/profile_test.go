@@ -18,13 +18,15 @@ func TestLoginShellKeepsItsPath(t *testing.T) {
 		t.Fatalf("the profile: %v, %v", info, err)
 	}
 	const usual = "/usr/local/bin:/usr/bin:/bin"
+	home := t.TempDir()
+	programs := home + "/.local/bin:" + home + "/.npm-global/bin:"
 	for _, tt := range []struct{ name, path, want string }{
-		{"the sandbox's", "/h/.local/bin:/h/.npm-global/bin:/opt/go/bin:" + usual, "/h/.local/bin:/h/.npm-global/bin:/opt/go/bin:" + usual},
-		{"that of su", usual, "/h/.local/bin:/h/.npm-global/bin:" + usual},
+		{"the sandbox's", programs + "/opt/go/bin:" + usual, programs + "/opt/go/bin:" + usual},
+		{"that of su", usual, programs + usual},
 	} {
 		for _, shell := range []string{"bash", "sh"} {
 			cmd := osexec.Command("/bin/"+shell, "-euc", "PATH=/usr/bin:/bin; . "+file+"; echo $PATH; env | grep -c ^cubby_ || :")
-			cmd.Env = []string{"HOME=/h", "PATH=" + tt.path}
+			cmd.Env = []string{"HOME=" + home, "PATH=" + tt.path}
 			out, err := cmd.CombinedOutput()
 			if got := string(out); err != nil || got != tt.want+"\n0\n" {
 				t.Errorf("%s, %s: PATH = %q, %v, want %q", tt.name, shell, got, err, tt.want)

@@ -208,11 +208,15 @@ func (a Account) may(st fs.FileInfo, bits fs.FileMode) bool {
 }
 
 // environment is what the command sees: what its user implies, then the
-// sandbox's environment, then its own. Later ones win.
+// sandbox's environment, then its own. Later ones win. Root gets no PATH on which
+// another user can put a program, whoever set it.
 func environment(boot []string, start *guestv1.ExecStart, a Account) []string {
 	env := []string{"PATH=" + defaultPath, "HOME=" + a.home, "USER=" + a.name, "LOGNAME=" + a.name}
 	if start.GetPty() != nil {
 		env = append(env, terminalType)
+	}
+	if a.UID == 0 {
+		boot = withoutPrefix(boot)
 	}
 	env = append(env, boot...)
 	env = append(env, start.GetEnv()...)
@@ -225,6 +229,9 @@ func environment(boot []string, start *guestv1.ExecStart, a Account) []string {
 			continue
 		}
 		seen[key] = true
+		if a.UID == 0 {
+			kv = rootVariable(kv)
+		}
 		out = append(out, kv)
 	}
 	slices.Reverse(out)

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"os"
+	"slices"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -25,6 +26,12 @@ func (c *command) inSession(cfg Config, start *guestv1.ExecStart) error {
 		Name: start.GetSession(), Shell: start.GetShell(), Argv: start.GetArgv(),
 		Dir: dir, Note: note, Workspace: cfg.MapPath(workspace),
 		Base: c.env, Env: start.GetEnv(),
+	}
+	if c.account.UID == 0 {
+		in.Env = slices.Clone(in.Env)
+		for i, kv := range in.Env {
+			in.Env[i] = rootVariable(kv)
+		}
 	}
 	if start.GetCwd() != "" {
 		in.Cwd = c.dir
