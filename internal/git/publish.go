@@ -54,10 +54,12 @@ func parseRecord(out []byte) (any, error) {
 	return r, f.end()
 }
 
-// Publish pushes one commit to a branch of a remote, never by force. It reads a
-// repository's objects and nothing else of it: neither its config nor a hook runs
-// with the credentials. Whoever runs it is to be another user than those who own
-// the repository.
+// Publish pushes one commit to a branch of a remote, never by force. It is to be
+// run by root, and the repository is another user's, who must not see the
+// credentials. Of that repository it reads the objects and nothing else: neither
+// its config nor a hook runs with the credentials. Its programs are those of the
+// system's directories, and of the sandbox's environment it has only the way to the
+// remote and the certificates to trust.
 type Publish struct {
 	URL     string
 	Branch  string
@@ -84,8 +86,12 @@ func (p Publish) plan() (plan, error) {
 	}
 	return plan{
 		path: "/", login: login, origin: origin,
-		argv: script("publish", publishScript, to, p.Branch, p.Commit, p.Objects),
-		env:  map[string]string{"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
+		argv: append([]string{"/bin/sh"}, script("publish", publishScript, to, p.Branch, p.Commit, p.Objects)[1:]...),
+		env: map[string]string{
+			"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "TMPDIR": "/tmp",
+			"LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "LD_AUDIT": "",
+			"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_COUNT": "0",
+		},
 		asked: struct {
 			URL    string `json:"url"`
 			Branch string `json:"branch"`
@@ -101,7 +107,20 @@ func isCommit(s string) bool {
 	})
 }
 
+// publishScript begins without what the sandbox's environment sets beside the names
+// that it lists; CUBBY_* has the credentials, and how the agent knows the processes
+// of a command. What bash does not let go of would end it.
 const publishScript = `
+for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
+  case $name in
+    PATH | HOME | TMPDIR | PWD | LC_ALL | LANGUAGE | CUBBY_* | UID | EUID | PPID | BASHOPTS | SHELLOPTS | BASH_VERSINFO) ;;
+    HTTP_PROXY | HTTPS_PROXY | NO_PROXY | ALL_PROXY | http_proxy | https_proxy | no_proxy | all_proxy) ;;
+    SSL_CERT_FILE | SSL_CERT_DIR | CURL_CA_BUNDLE | GIT_SSL_CAINFO | GIT_SSL_CAPATH) ;;
+    GIT_CONFIG_GLOBAL | GIT_CONFIG_NOSYSTEM | GIT_CONFIG_COUNT | GIT_CONFIG_KEY_? | GIT_CONFIG_VALUE_?) ;;
+    GIT_TERMINAL_PROMPT | GIT_ASKPASS | SSH_ASKPASS | GIT_ALLOW_PROTOCOL) ;;
+    *) unset "$name" ;;
+  esac
+done
 bare=$(mktemp -d) || exit
 trap 'rm -rf -- "$bare"' EXIT
 format=sha1
@@ -109,5 +128,5 @@ format=sha1
 git init --quiet --bare --template= --object-format=$format -- "$bare" >&2 || exit
 printf '%s\n' "$4" > "$bare/objects/info/alternates" || exit
 printf '%s\0' "$1"
-GIT_DIR=$bare git push --porcelain --progress -- "$1" "$3:refs/heads/$2"
+GIT_DIR=$bare git -c core.commitGraph=false -c core.multiPackIndex=false push --porcelain --progress -- "$1" "$3:refs/heads/$2"
 `

@@ -66,6 +66,45 @@ func TestPublishRunsNothingOfTheRepository(t *testing.T) {
 	other.fails(git.Publish{URL: url, Branch: "main", Commit: theirs.Commit, Objects: theirs.Objects}, git.AuthRequired)
 }
 
+// Programs that the sandbox's user puts before those of the system, and what the
+// sandbox's environment makes git and the loader run, had the token in their
+// environment.
+func TestPublishRunsTheSystemsProgramsOnly(t *testing.T) {
+	const user, password = "ada", "s3cret-token"
+	server := gittest.New(t, gittest.Options{Username: user, Password: password})
+	url := server.Repo(t, "app.git")
+	b := newBox(t)
+	b.write("index.html", "<h1>hello</h1>\n")
+	made := must[git.Recorded](b, git.Record{Path: b.dir, Branch: "main", Message: "task 1"})
+
+	seen := filepath.Join(b.home, "seen")
+	bin := filepath.Join(b.home, ".local", "bin")
+	for _, name := range []string{"git", "sh", "env", "sed", "mktemp", "rm", "ls", "git-remote-http", "spy"} {
+		path := filepath.Join(bin, name)
+		b.write(path, "#!/bin/sh\n/usr/bin/env >> "+seen+"\nexit 1\n")
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spy := filepath.Join(bin, "spy")
+	b.write(filepath.Join(b.home, "config"), "[core]\n\tfsmonitor = "+spy+"\n\thooksPath = "+bin+"\n[credential]\n\thelper = !"+spy+"\n")
+	b.write(filepath.Join(b.home, ".netrc"), "machine 127.0.0.1 login x password y\n")
+	b.path = bin + ":" + b.path
+	b.env = []string{
+		"GIT_EXEC_PATH=" + bin, "GIT_TEMPLATE_DIR=" + bin, "GIT_CONFIG_PARAMETERS='include.path=" + b.home + "/config'", "GIT_CONFIG_SYSTEM=" + b.home + "/config",
+		"GIT_PROXY_COMMAND=" + spy, "GIT_SSH_COMMAND=" + spy, "GIT_EXTERNAL_DIFF=" + spy, "GIT_TRACE_CURL=" + seen, "GIT_TRACE2=" + seen,
+		"GIT_DIR=" + b.dir + "/.git", "GIT_OBJECT_DIRECTORY=" + b.dir + "/.git/objects", "TMPDIR=" + b.home, "ENV=" + spy, "BASH_ENV=" + spy,
+		"LD_PRELOAD=" + filepath.Join(bin, "missing.so"), "SHELLOPTS=braceexpand:xtrace", "TWO_LINES=a\nGIT_TRACE=b",
+	}
+	pushed := must[git.Pushed](b, git.Publish{URL: url, Branch: "task", Commit: made.Commit, Objects: made.Objects, Login: git.Credentials{Username: user, Token: password}})
+	if len(pushed.Refs) != 1 || pushed.Refs[0].Status != "new" {
+		t.Errorf("publish = %+v", pushed)
+	}
+	if text, err := os.ReadFile(seen); err == nil {
+		t.Errorf("something of the user's ran, or was written: %s", text)
+	}
+}
+
 func TestPublishTakesHashesOnly(t *testing.T) {
 	good := git.Publish{URL: "https://example.com/app", Branch: "main", Commit: strings.Repeat("a", 40), Objects: "/workspace/.git/objects"}
 	if _, err := git.Make(good); err != nil {

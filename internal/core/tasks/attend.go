@@ -146,7 +146,8 @@ func (t *Tasks) act(ctx context.Context, r *live.Run, x sandbox.Exec, want task.
 
 // push commits what the task left, as the sandbox's user and without credentials,
 // and pushes that commit as root, who reads nothing of the repository but its
-// objects: no process of the user sees the credentials.
+// objects: no process of the user sees the credentials. A user who is root would;
+// then a push that needs credentials is Unsupported.
 func (t *Tasks) push(ctx context.Context, r *live.Run, x sandbox.Exec) (task.Push, error) {
 	b, err := t.cfg.Store.SandboxByUID(ctx, x.Box)
 	if err != nil {
@@ -158,6 +159,10 @@ func (t *Tasks) push(ctx context.Context, r *live.Run, x sandbox.Exec) (task.Pus
 	set, err := t.cfg.Secrets(ctx, b.Tenant, []string{gitToken, gitUser})
 	if err != nil {
 		return task.Push{}, err
+	}
+	if set[gitToken] != "" && isRoot(b.Spec.User) {
+		return task.Push{}, errs.E(errs.Unsupported, "not pushed: the sandbox's user is root, and its programs could read GIT_TOKEN").
+			Hint("create the sandbox with the user sandbox")
 	}
 	id := string(r.ID)
 	var made git.Recorded
@@ -172,6 +177,12 @@ func (t *Tasks) push(ctx context.Context, r *live.Run, x sandbox.Exec) (task.Pus
 	var pushed git.Pushed
 	failure, err = t.runGit(ctx, id, op, sandbox.UserRoot, &pushed)
 	return task.Push{OK: err == nil && failure == "", Commit: made.Commit, Branch: pushBranch, Message: failure}, err
+}
+
+// isRoot reports whether a sandbox's user is root, by name or by number.
+func isRoot(user string) bool {
+	uid, err := strconv.ParseUint(user, 10, 32)
+	return user == sandbox.UserRoot || err == nil && uid == 0
 }
 
 // runGit runs an operation of git as a user, "" being the sandbox's, and reads its
