@@ -77,6 +77,7 @@ func (d *Daemon) bindPreviews(ctx, base, life context.Context, authenticator *au
 	}, p.door))
 	p.server.MaxHeaderBytes = 64 << 10 // apps have cookies of their own
 	p.server.DisableGeneralOptionsHandler = true
+	p.server.ConnContext = preview.ConnContext
 	d.previews = p
 	return nil
 }

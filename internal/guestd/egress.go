@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/redirect"
+	"github.com/cubbyhq/cubby/internal/relay"
 	"github.com/cubbyhq/cubby/internal/resolver"
 )
 
@@ -130,5 +131,5 @@ func (e *egress) proxied(ctx context.Context, conn net.Conn) {
 	defer func() { _ = e.up.hangUp(out) }()
 	stop := context.AfterFunc(ctx, func() { conn.Close(); _ = out.Close() })
 	defer stop()
-	join(conn, out)
+	relay.Join(conn, out)
 }

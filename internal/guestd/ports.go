@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -66,7 +65,7 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 	}
 	stop := context.AfterFunc(s.life, func() { conn.Close(); _ = target.Close() })
 	defer stop()
-	join(conn, target)
+	relay.Join(conn, target)
 }
 
 // ListPorts implements the guest service.
@@ -110,31 +109,4 @@ func dialLoopback(ctx context.Context, port string) (*net.TCPConn, error) {
 		}
 	}
 	return conn.(*net.TCPConn), nil
-}
-
-// halfCloser is a stream whose directions end one by one.
-type halfCloser interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// join copies both ways until both directions ended. An error in one
-// direction ends both.
-func join(a, b net.Conn) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	one := func(to, from net.Conn) {
-		if _, err := relay.Copy(to, from); err != nil {
-			a.Close()
-			b.Close()
-			return
-		}
-		if h, ok := to.(halfCloser); ok {
-			_ = h.CloseWrite()
-		} else {
-			to.Close()
-		}
-	}
-	wg.Go(func() { one(a, b) })
-	one(b, a)
 }

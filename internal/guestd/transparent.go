@@ -73,12 +73,15 @@ func reset(conn *net.TCPConn) {
 // [sandbox.ConnectGranted] come the bytes of the other side, after anything else
 // perhaps something to tell the program, and then the end.
 func carry(guest *net.TCPConn, out *net.UnixConn) {
+	watch := relay.NewWatch(guest, out)
+	defer watch.Stop()
 	var up sync.WaitGroup
 	defer up.Wait()
 	var sent, refused atomic.Bool
 	up.Go(func() {
-		_, err := relay.Copy(out, guest)
+		_, err := relay.Copy(watch.Writer(out), guest)
 		sent.Store(true)
+		watch.Half()
 		if err == nil || refused.Load() || errors.Is(err, syscall.EPIPE) {
 			// The host that stopped reading may have said why.
 			_ = out.CloseWrite()
@@ -103,12 +106,13 @@ func carry(guest *net.TCPConn, out *net.UnixConn) {
 		return
 	}
 	// A host that hangs up on a program that still sends broke off.
-	if _, err := relay.Copy(guest, out); err != nil || !sent.Load() && relay.Gone(out) {
+	if _, err := relay.Copy(watch.Writer(guest), out); err != nil || !sent.Load() && relay.Gone(out) {
 		reset(guest)
 		_ = out.Close()
 		return
 	}
 	_ = guest.CloseWrite()
+	watch.Half()
 }
 
 // lingerTime is how long a program may take to read why it was refused.

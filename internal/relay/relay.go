@@ -150,7 +150,18 @@ const closing = 10
 // Gone reports whether the other side of a connection has closed it whole, and
 // not only ended what it sends: after the end that [Copy] returned without an
 // error it tells a side that broke off from one that was done.
-func Gone(conn net.Conn) bool {
+func Gone(conn net.Conn) bool { return hungUp(conn, closing) }
+
+// hungUp is Gone within some milliseconds.
+func hungUp(conn net.Conn, within int) bool { return happened(conn, unix.POLLHUP, within) }
+
+// Ended reports whether the other side of a connection has ended what it sends,
+// also while bytes of it wait to be read.
+func Ended(conn net.Conn) bool { return happened(conn, unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR, 0) }
+
+// happened reports whether one of some events is true of a connection, or becomes
+// so within some milliseconds.
+func happened(conn net.Conn, events int16, within int) bool {
 	kernel, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
@@ -159,11 +170,11 @@ func Gone(conn net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	gone := false
+	so := false
 	err = raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is told unasked
-		n, err := unix.Poll(poll, closing)
-		gone = err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
+		poll := []unix.PollFd{{Fd: int32(fd), Events: events}}
+		n, err := unix.Poll(poll, within)
+		so = err == nil && n == 1 && poll[0].Revents&events != 0
 	})
-	return err == nil && gone
+	return err == nil && so
 }

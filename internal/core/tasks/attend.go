@@ -133,7 +133,9 @@ func (t *Tasks) act(ctx context.Context, r *live.Run, x sandbox.Exec, want task.
 		answer.OK = err == nil
 	case task.ActPush:
 		var p task.Push
-		p, err = t.push(ctx, r, x)
+		if p, err = t.push(ctx, r, x); err != nil {
+			p.Message = errs.Public(err).Message
+		}
 		answer.OK, answer.Push = p.OK, &p
 	default:
 		err = errs.E(errs.Unsupported, "the host does not know this act")

@@ -210,6 +210,7 @@ func (d *Door) forward(w http.ResponseWriter, r *http.Request, v *visit) {
 	defer cancel()
 	v.endless = func() { v.stop = context.AfterFunc(d.cfg.Life, cancel) }
 	defer func() { v.stop() }()
+	defer untilLeft(r, cancel)()
 	d.proxy.ServeHTTP(answers{w, v}, r.WithContext(httptrace.WithClientTrace(ctx, v.trace())))
 }
 

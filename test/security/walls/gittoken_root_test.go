@@ -20,7 +20,7 @@ import (
 const tokenThief = `echo '{"type":"text","part":{"id":"p","text":"made"}}'
 echo made > made.txt
 spy=/workspace/spy dirs=$PATH PATH=/usr/bin:/bin
-printf '#!/bin/sh\n{ /usr/bin/id -u; /usr/bin/env; } >> /tmp/seen\n[ ! -x /usr/bin/${0##*/} ] || exec /usr/bin/${0##*/} "$@"\n' > $spy
+printf '#!/bin/sh\n{ echo ran-as-$(/usr/bin/id -u); /usr/bin/env; } >> /tmp/seen\n[ ! -x /usr/bin/${0##*/} ] || exec /usr/bin/${0##*/} "$@"\n' > $spy
 chmod 755 $spy
 IFS=:
 for dir in $dirs $HOME/.local/bin $HOME/.npm-global/bin /workspace; do
@@ -54,7 +54,7 @@ func TestTheCodingAgentDoesNotGetTheGitToken(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			url := server.Repo(t, isolation+".git")
 			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, GitRemoteURL: url, Env: map[string]string{
-				"HOME": "/home/sandbox", "TMPDIR": "/workspace", "PATH": "bin:/workspace:/home/sandbox/.local/bin:/home/sandbox/.npm-global/bin:/usr/bin:/bin",
+				"HOME": "/home/sandbox", "TMPDIR": "/workspace", "PATH": "/workspace:/home/sandbox/.local/bin:bin:/home/sandbox/.npm-global/bin:/usr/bin:/bin",
 			}})
 			if err != nil {
 				t.Fatal(err)
@@ -87,8 +87,8 @@ func TestTheCodingAgentDoesNotGetTheGitToken(t *testing.T) {
 			if strings.Contains(seen, token) {
 				t.Error("it saw the token")
 			}
-			if strings.HasPrefix(seen, "0\n") || strings.Contains(seen, "\n0\n") {
-				t.Error("something of its own ran as root")
+			if strings.Contains(seen, "\nran-as-0\n") || !strings.Contains(seen, "\nran-as-1000\n") {
+				t.Error("something of its own ran as root, or nothing ran")
 			}
 			if path := run("root", "echo $PATH"); path != "/usr/bin:/bin\n" {
 				t.Errorf("root's PATH is %q", path)
@@ -108,11 +108,14 @@ func TestNoGitTokenIsGivenToAnAgentThatIsRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := c.Tasks(b.ID).Run(t.Context(), task.Options{Prompt: "x", Command: []string{"sh", "-c", "echo made > made.txt"}, Protocol: "json-lines"})
+	done, err := c.Tasks(b.ID).Run(t.Context(), task.Options{Prompt: "x", Command: []string{"sh", "-c", `echo '{"type":"text","part":{"id":"p","text":"made"}}'; echo made > made.txt`}, Protocol: "json-lines"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done.Push == nil || done.Push.OK || !strings.Contains(done.Push.Message, "root") {
+	if done.Push == nil {
+		t.Fatalf("it was not pushed at all: %+v", done)
+	}
+	if done.Push.OK || !strings.Contains(done.Push.Message, "root") {
 		t.Errorf("its push: %+v", done.Push)
 	}
 }

@@ -1,0 +1,184 @@
+//go:build root
+
+package walls_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/poll"
+	"github.com/cubbyhq/cubby/test/harness"
+)
+
+// silentApp answers a request for /count with how many others it had, and to those
+// nothing. It closes no connection, and of a body it reads the beginning.
+const silentApp = `
+import selectors, socket
+s = selectors.DefaultSelector()
+l = socket.create_server(("127.0.0.1", 3000), backlog=1024)
+s.register(l, selectors.EVENT_READ)
+kept, asked = [], 0
+while True:
+    for key, _ in s.select():
+        if key.fileobj is l:
+            c = l.accept()[0]
+            kept.append(c)
+            s.register(c, selectors.EVENT_READ)
+            continue
+        c = key.fileobj
+        s.unregister(c)
+        if c.recv(100).startswith(b"GET /count"):
+            text = str(asked).encode()
+            c.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+            c.close()
+            kept.remove(c)
+        else:
+            asked += 1
+`
+
+// The agent kept the connection of a visitor that had left for as long as the app did
+// not close it: some hundreds of visits without a token, and nobody reached a port of
+// the sandbox any more.
+func TestVisitorsThatLeaveGiveTheirConnectionsBack(t *testing.T) {
+	c := client.New(harness.Start(t, harness.Options{}).URL)
+	for _, isolation := range []string{"gvisor", "container"} {
+		t.Run(isolation, func(t *testing.T) {
+			b, err := c.Create(t.Context(), client.CreateOptions{
+				Isolation: isolation, Visibility: "public", Ports: []int{3000},
+				Services: []client.ServiceSpec{{Name: "app", Command: "exec python3 -c '" + silentApp + "'", Port: 3000}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			address, err := c.PortURL(t.Context(), b.ID, 3000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			app := preview{t, address}
+			for _, v := range []struct {
+				name  string
+				visit func() (io.WriteCloser, error)
+			}{
+				{"by a request", func() (io.WriteCloser, error) { return app.visit("GET /slow HTTP/1.1\r\nHost: %s\r\n\r\n") }},
+				{"by a request with a body that the app does not read", func() (io.WriteCloser, error) {
+					conn, err := app.visit("POST /slow HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000000\r\n\r\n")
+					if err == nil {
+						go func() { _, _ = io.Copy(conn, zeros{}) }() // until it is closed
+					}
+					return conn, err
+				}},
+				{"over the API", func() (io.WriteCloser, error) {
+					conn, err := c.DialPort(t.Context(), b.ID, 3000)
+					if err == nil {
+						_, err = io.WriteString(conn, "GET /slow HTTP/1.1\r\n\r\n")
+					}
+					return conn, err
+				}},
+			} {
+				// More than there are connections, and never as many at once.
+				for range 4 {
+					app.visited(v.name, 250, v.visit)
+				}
+			}
+			if x, err := c.Exec(t.Context(), b.ID, client.Shell("echo here")); err != nil || x.Stdout != "here\n" {
+				t.Errorf("a command afterwards: %v, %q", err, x.Stdout)
+			}
+		})
+	}
+}
+
+// visited has so many visitors come until the app has met them, and leave. Those that
+// are refused, because others are still leaving, come again.
+func (p preview) visited(name string, n int, visit func() (io.WriteCloser, error)) {
+	p.t.Helper()
+	var visitors []io.Closer
+	ctx, cancel := context.WithTimeout(p.t.Context(), harness.Patience)
+	defer cancel()
+	before, met := -1, 0
+	leave := func() {
+		for _, v := range visitors {
+			_ = v.Close() // of some the connection is closed already
+		}
+		visitors = nil
+	}
+	defer leave()
+	err := poll.Until(ctx, 10*time.Millisecond, 500*time.Millisecond, func() (bool, error) {
+		asked, ok := p.ask()
+		if !ok {
+			return false, nil
+		}
+		if before < 0 {
+			before = asked
+		}
+		if met = asked - before; met >= n {
+			return true, nil
+		}
+		for range n - met {
+			v, err := visit()
+			if err != nil {
+				break
+			}
+			visitors = append(visitors, v)
+		}
+		return false, nil
+	})
+	if err != nil {
+		p.t.Fatalf("%s: of %d visitors the app met %d: %v", name, n, met, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// preview is an app behind the preview of a port.
+type preview struct {
+	t       *testing.T
+	address string
+}
+
+// visit sends the beginning of a request.
+func (p preview) visit(request string) (net.Conn, error) {
+	u, err := url.Parse(p.address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", "127.0.0.1:"+u.Port())
+	if err == nil {
+		_, err = fmt.Fprintf(conn, request, u.Host)
+	}
+	return conn, err
+}
+
+// ask asks the app how many visitors it had; false when it does not answer.
+func (p preview) ask() (n int, ok bool) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.address+"count", http.NoBody)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, port, _ := net.SplitHostPort(address)
+		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+port)
+	}}}
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, false
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil {
+		n, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	return n, err == nil
+}
