@@ -23,7 +23,11 @@ type remote struct {
 func newRemote(c Config) *remote {
 	return &remote{
 		cfg: c, options: sdk.ClientOptions{Logger: c.Log, Capabilities: &sdk.ClientCapabilities{}},
-		http: &http.Client{Transport: &authorized{c.Token, c.Thread, c.SixTools, http.DefaultTransport.(*http.Transport).Clone()}},
+		http: &http.Client{
+			Transport: &authorized{c.Token, c.Thread, c.SixTools, http.DefaultTransport.(*http.Transport).Clone()},
+			// The token must not travel to where a redirect leads.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
 }
 

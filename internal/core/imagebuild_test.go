@@ -23,6 +23,7 @@ type makings struct {
 	prepare  error
 	imported atomic.Int64 // images that were made of a sandbox
 	err      error        // of such an import
+	pulling  chan error   // not nil: a pull says that it has begun, waits for its context and says how that ended
 }
 
 func (i *images) Prepare(context.Context, image.BuildRequest, image.Progress) (image.Prepared, error) {
@@ -40,7 +41,13 @@ func (i *images) ImportSystem(_ context.Context, r io.Reader, _ image.Prepared, 
 	return image.Image{Name: "made", Digest: digest}, i.makings.err
 }
 
-func (i *images) Pull(_ context.Context, reference, name string, _ image.Progress) (image.Image, error) {
+func (i *images) Pull(ctx context.Context, reference, name string, _ image.Progress) (image.Image, error) {
+	if pulling := i.makings.pulling; pulling != nil {
+		pulling <- nil
+		<-ctx.Done()
+		pulling <- ctx.Err()
+		return image.Image{}, ctx.Err()
+	}
 	return image.Image{Name: name, Digest: digest, Source: "pull " + reference}, nil
 }
 
@@ -156,6 +163,27 @@ func TestBuildOutlivesItsCaller(t *testing.T) {
 		t.Errorf("the next build = %v; %d images were made, want 2", err, n)
 	}
 	w.noSandbox()
+}
+
+// A pull from a registry that never came to an end went on without its caller.
+func TestPullEndsWithItsCaller(t *testing.T) {
+	w := newWorld(t)
+	pulling := make(chan error)
+	w.images.makings.pulling = pulling
+	ctx, leave := context.WithCancel(w.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := w.Builds().Pull(ctx, "registry.example/endless", "", nil)
+		ended <- err
+	}()
+	<-pulling
+	leave()
+	if err := <-pulling; !errors.Is(err, context.Canceled) {
+		t.Errorf("the pull's context = %v, want canceled", err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Pull = %v, want canceled", err)
+	}
 }
 
 // A daemon that stops ends its builds, and leaves nothing of them.

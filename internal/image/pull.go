@@ -78,7 +78,7 @@ func fetch(ctx context.Context, r name.Reference, tr *http.Transport) (v1.Image,
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
 		remote.WithUserAgent("cubby"),
-		remote.WithTransport(boundedJSON{tr}),
+		remote.WithTransport(boundedJSON{boundedRedirects{tr}}),
 	)
 }
 
@@ -91,6 +91,23 @@ func registryTransport() *http.Transport {
 		ResponseHeaderTimeout: time.Minute,
 		IdleConnTimeout:       30 * time.Second,
 	}
+}
+
+// maxRedirects is how many redirects a request may follow, which the client's own
+// rules do not bound.
+const maxRedirects = 10
+
+// boundedRedirects refuses a request that was redirected too often.
+type boundedRedirects struct{ http.RoundTripper }
+
+func (b boundedRedirects) RoundTrip(r *http.Request) (*http.Response, error) {
+	followed := 0
+	for by := r.Response; by != nil && by.Request != nil; by = by.Request.Response {
+		if followed++; followed > maxRedirects {
+			return nil, errs.E(errs.Unavailable, "the registry redirects a request more than %d times", maxRedirects)
+		}
+	}
+	return b.RoundTripper.RoundTrip(r)
 }
 
 // boundedJSON bounds everything that a registry sends except blobs, which are

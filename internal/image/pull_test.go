@@ -175,6 +175,17 @@ func TestPullRefuses(t *testing.T) {
 			w.Header().Set("Content-Length", rec.Header().Get("Content-Length"))
 			_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
 		}},
+		// It was followed 47,000 times, and on after its caller had left.
+		{name: "blob that is redirected to itself", kind: errs.Unavailable, meddle: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if !blobs(r) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			http.Redirect(w, r, r.URL.String(), http.StatusTemporaryRedirect)
+		}},
+		{name: "manifest that is redirected to itself", kind: errs.Unavailable, meddle: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			http.Redirect(w, r, r.URL.String(), http.StatusFound)
+		}},
 		{name: "endless manifest", kind: errs.TooLarge, meddle: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.Contains(r.URL.Path, "/manifests/") {
 				next.ServeHTTP(w, r)

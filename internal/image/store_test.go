@@ -403,3 +403,22 @@ func TestNoDirectoryIsNotTheWorkingOne(t *testing.T) {
 		t.Error("images are kept in a directory without a name")
 	}
 }
+
+// An image with such a directory was built, and damaged from then on.
+func TestDirectoryWhoseNameIsNotUTF8(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	root := tarOf(t, file{name: "bin/sh", body: "sh", mode: 0o755}, file{name: "caf\xe9/menu", body: "tea"})
+	got, err := s.Import(t.Context(), bytes.NewReader(root), 0, "odd.tar", "odd", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Store{s, openStore(t, dir)} {
+		if again, err := s.Resolve(t.Context(), "odd"); err != nil || again.Digest != got.Digest {
+			t.Errorf("Resolve = %+v, %v", again, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(got.Dir, "caf\xe9", "menu")); err != nil || string(text) != "tea" {
+		t.Errorf("the file in it: %q, %v", text, err)
+	}
+}

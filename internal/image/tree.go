@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -227,11 +228,12 @@ func stampTree(ctx context.Context, root string) (string, error) {
 // topDepth is how deep the part of the tree is that is looked at on every use.
 const topDepth = 2
 
-// top is the part of a tree that [readTop] reads: its upper directories.
+// top is the part of a tree that [readTop] reads: its upper directories, but for
+// those whose names JSON, in which they are kept, cannot hold.
 func top(tree []entry) []entry {
 	var out []entry
 	for _, e := range tree {
-		if e.mode&unix.S_IFMT == unix.S_IFDIR && depth(e.path) <= topDepth {
+		if e.mode&unix.S_IFMT == unix.S_IFDIR && depth(e.path) <= topDepth && utf8.ValidString(e.path) {
 			out = append(out, e)
 		}
 	}

@@ -107,25 +107,26 @@ func New(cfg Config) *Builds {
 // with a tenant, Conflict while an image of the name is being made, and those of
 // [image.Store.Prepare]; Unsupported when a step failed.
 func (b *Builds) Build(ctx context.Context, r image.BuildRequest, tell func(Output)) (image.Image, error) {
-	return b.make(ctx, r.Name, tell, func(ctx context.Context, tell func(Output)) (image.Image, error) {
+	return b.make(ctx, context.WithoutCancel(ctx), r.Name, tell, func(ctx context.Context, tell func(Output)) (image.Image, error) {
 		return b.build(ctx, r, tell)
 	})
 }
 
-// Pull fetches an image from a registry, as Build makes one. The name "" is the
-// last element of the reference.
+// Pull fetches an image from a registry, as Build makes one, but ends with ctx: a
+// registry may take as long as it likes. The name "" is the last element of the
+// reference.
 func (b *Builds) Pull(ctx context.Context, reference, name string, tell func(Output)) (image.Image, error) {
 	key := name
 	if key == "" {
 		key = reference
 	}
-	return b.make(ctx, key, tell, func(ctx context.Context, tell func(Output)) (image.Image, error) {
+	return b.make(ctx, ctx, key, tell, func(ctx context.Context, tell func(Output)) (image.Image, error) {
 		return b.cfg.Images.Pull(ctx, reference, name, progress(tell))
 	})
 }
 
-// make runs one making of an image in a goroutine of its own.
-func (b *Builds) make(ctx context.Context, name string, tell func(Output), work func(context.Context, func(Output)) (image.Image, error)) (image.Image, error) {
+// make runs one making of an image in a goroutine of its own, until going ends.
+func (b *Builds) make(ctx, going context.Context, name string, tell func(Output), work func(context.Context, func(Output)) (image.Image, error)) (image.Image, error) {
 	if err := operatorOnly(ctx); err != nil {
 		return image.Image{}, err
 	}
@@ -143,7 +144,6 @@ func (b *Builds) make(ctx context.Context, name string, tell func(Output), work 
 		err error
 	}
 	said, done := make(chan Output), make(chan made, 1)
-	going := context.WithoutCancel(ctx)
 	spawned := b.cfg.Gate.Spawn(func(ended context.Context) {
 		within, cancel := context.WithCancel(going)
 		defer cancel()
