@@ -22,8 +22,8 @@ type answers struct {
 // Unwrap lets http.ResponseController reach the server's.
 func (a answers) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader takes cookies out of answers before the answer, which the proxy
-// passes on unseen: some programs would take them, for any domain. One that may be
+// WriteHeader takes cookies and orders for proxies out of answers before the answer,
+// which the proxy passes on unseen: some programs would take them, for any domain. One that may be
 // another visitor's is not passed on.
 func (a answers) WriteHeader(status int) {
 	if status < http.StatusOK {
@@ -31,6 +31,7 @@ func (a answers) WriteHeader(status int) {
 			return
 		}
 		a.Header().Del("Set-Cookie")
+		dropForProxies(a.Header())
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

@@ -24,6 +24,8 @@ func (d *Door) rewrite(pr *httputil.ProxyRequest) {
 	out.URL.RawQuery = pr.In.URL.RawQuery
 	// They are known when the body has ended, and the server puts them there.
 	out.Trailer = pr.In.Trailer
+	dropOfProxies(out.Header)
+	out.Header.Set("X-Real-Ip", visitorAddress(pr.In, d.cfg.Behind))
 	if d.cfg.Behind {
 		out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	}
@@ -75,6 +77,7 @@ func (d *Door) answer(res *http.Response) error {
 	if fields(res.Header) > maxAnswerFields {
 		return errs.E(errs.Unavailable, "the app's answer has more than %d header fields", maxAnswerFields)
 	}
+	dropForProxies(res.Header)
 	if location := res.Header.Get("Location"); location != "" && v.box.Spec.HostHeader != sandbox.HostPreserve {
 		res.Header.Set("Location", outside(location, v.target))
 	}

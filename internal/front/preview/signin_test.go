@@ -286,7 +286,8 @@ func TestForwardAuth(t *testing.T) {
 		{"no name of a preview", "evil.example", "/", nil, 401, ""},
 		{"two names", private + ", evil.example", "/", nil, 401, ""},
 		{"no name", "", "/", nil, 401, ""},
-		{"an unknown sandbox", w.host("nobody", 0), "/", nil, 404, ""},
+		{"an unknown sandbox", w.host("nobody", 0), "/", nil, 401, ""},
+		{"an unknown sandbox, with a link", w.host("nobody", 0), "/", []string{"Cookie", "cubby_preview=" + link}, 401, ""},
 		{"a public one", w.host("A", 0), "/", nil, 200, ""},
 		{"a public one's other port", w.host("a", 1), "/", nil, 401, ""},
 		{"a private one", private, "/", nil, 401, ""},
@@ -305,6 +306,29 @@ func TestForwardAuth(t *testing.T) {
 		got := w.forward(tt.host, tt.uri, tt.header...)
 		if got.StatusCode != tt.status || got.Header.Get("X-Sandbox-External-User-Id") != tt.user {
 			t.Errorf("%s: %s for %q, want %d for %q", tt.name, got.Status, got.Header.Get("X-Sandbox-External-User-Id"), tt.status, tt.user)
+		}
+	}
+}
+
+// What is answered about a private sandbox told it from one that there is not.
+func TestForwardAuthDoesNotTellWhichSandboxesThereAre(t *testing.T) {
+	for name, change := range map[string]func(*config.Config){
+		"with a redirect": with(portal, "redirect"), "with a page": with(portal, "meta-refresh"), "with neither": with("", "redirect"),
+	} {
+		w := newSignInWorld(t, change)
+		_, link := w.link("m", w.port)
+		for _, header := range [][]string{nil, {"Cookie", "cubby_preview=foreign"}, {"X-Cubby-Preview-Token", "secret-of-bob"}} {
+			seen := func(id string) string {
+				got := w.forward(w.host(id, 0), "/page", header...)
+				return got.Status + " " + got.Header.Get("Location") + " " + got.text
+			}
+			private, none := seen("m"), strings.ReplaceAll(seen("q"), "q", "m")
+			if strings.ReplaceAll(private, "q", "m") != none {
+				t.Errorf("%s, %q: a private one is %s, one that there is not %s", name, header, private, none)
+			}
+		}
+		if got := w.forward(w.host("m", 0), "/", "Cookie", "cubby_preview="+link); got.StatusCode != http.StatusOK {
+			t.Errorf("%s: with a link it is %s", name, got.Status)
 		}
 	}
 }

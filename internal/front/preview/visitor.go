@@ -3,6 +3,7 @@ package preview
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -26,11 +27,12 @@ type credentials struct {
 }
 
 // takeCredentials takes what a request presents out of it, so that the app gets
-// none of it.
+// none of it: neither where it counts, nor in a Referer, nor as anything that looks
+// like it elsewhere.
 func takeCredentials(r *http.Request) (c credentials) {
 	c.header = r.Header.Get(tokenHeader)
-	r.Header.Del(tokenHeader)
 	c.address, r.URL.RawQuery = takeParameter(r.URL.RawQuery)
+	r.URL.RawQuery = withoutTokens(r.URL.RawQuery)
 	lines := r.Header.Values("Cookie")
 	r.Header.Del("Cookie")
 	for _, line := range lines {
@@ -40,34 +42,89 @@ func takeCredentials(r *http.Request) (c credentials) {
 			r.Header.Add("Cookie", kept)
 		}
 	}
-	if referer := r.Header.Get("Referer"); referer != "" {
-		if u, err := url.Parse(referer); err == nil {
-			if token, rest := takeParameter(u.RawQuery); token != "" {
-				u.RawQuery = rest
-				r.Header.Set("Referer", u.String())
+	for name, values := range r.Header {
+		if strings.EqualFold(plainName(name), tokenHeader) {
+			delete(r.Header, name)
+			continue
+		}
+		for i, value := range values {
+			if name == "Referer" {
+				value = withoutParameter(value)
 			}
+			values[i] = withoutTokens(value)
+		}
+	}
+	if path := r.URL.EscapedPath(); withoutTokens(path) != path {
+		if u, err := url.Parse(withoutTokens(path)); err == nil {
+			r.URL.Path, r.URL.RawPath = u.Path, u.RawPath
 		}
 	}
 	return c
 }
 
-// takeParameter takes the token out of a query and leaves the rest as it is.
-func takeParameter(query string) (token, rest string) {
-	if !strings.Contains(query, preview.Parameter+"=") {
-		return "", query
+// plainName is the name of a header as servers see it that write it with
+// underscores, of which they then cannot tell from a hyphen.
+func plainName(header string) string { return strings.ReplaceAll(header, "_", "-") }
+
+// likeToken is a link's token behind the name of what it comes in, also in an
+// address that was escaped as a part of another one.
+var likeToken = regexp.MustCompile(`(?i)(__Host-)?cubby(_|%(25)*5f)preview(=|%(25)*3d)[^\s&;#"'<>]*`)
+
+// withoutTokens takes out of a text what looks like a token.
+func withoutTokens(text string) string {
+	if !strings.Contains(strings.ToLower(text), "cubby") {
+		return text
 	}
-	var kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		value, ok := strings.CutPrefix(part, preview.Parameter+"=")
-		if !ok {
-			kept = append(kept, part)
-			continue
+	return likeToken.ReplaceAllString(text, "")
+}
+
+// withoutParameter takes the token out of the query of an address. It parses nothing
+// else of that: who sends a Referer may write it as it likes.
+func withoutParameter(address string) string {
+	before, query, ok := strings.Cut(address, "?")
+	if !ok {
+		return address
+	}
+	query, fragment, _ := strings.Cut(query, "#") // which no browser sends
+	if query != "" {
+		if _, query = takeParameter(query); query != "" {
+			before += "?" + query
 		}
-		if text, err := url.QueryUnescape(value); err == nil && token == "" {
+	}
+	if fragment != "" {
+		before += "#" + fragment
+	}
+	return before
+}
+
+// takeParameter takes the token out of a query and leaves the rest as it is. Its name
+// may be escaped, and the query separated by semicolons, as some apps read it.
+func takeParameter(query string) (token, rest string) {
+	var kept strings.Builder
+	for left := query; left != ""; {
+		part := left
+		if i := strings.IndexAny(left, "&;"); i >= 0 {
+			part = left[:i+1]
+		}
+		left = left[len(part):]
+		name, value, _ := strings.Cut(strings.TrimRight(part, "&;"), "=")
+		if !isParameter(name) {
+			kept.WriteString(part)
+		} else if text, err := url.QueryUnescape(value); err == nil && token == "" {
 			token = text
 		}
 	}
-	return token, strings.Join(kept, "&")
+	if kept.Len() == len(query) {
+		return "", query
+	}
+	return token, strings.TrimRight(kept.String(), "&;")
+}
+
+func isParameter(name string) bool {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
+	return name == preview.Parameter
 }
 
 // takeCookies takes the tokens out of a Cookie header and leaves the rest as it

@@ -24,7 +24,11 @@ import (
 const silentApp = `
 import selectors, socket
 s = selectors.DefaultSelector()
-l = socket.create_server(("127.0.0.1", 3000), backlog=1024)
+l = socket.socket()
+l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+l.bind(("127.0.0.1", 3000))
+l.listen(1024)
 s.register(l, selectors.EVENT_READ)
 kept, asked = [], 0
 while True:
@@ -72,7 +76,7 @@ func TestVisitorsThatLeaveGiveTheirConnectionsBack(t *testing.T) {
 				{"by a request with a body that the app does not read", func() (io.WriteCloser, error) {
 					conn, err := app.visit("POST /slow HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000000\r\n\r\n")
 					if err == nil {
-						go func() { _, _ = io.Copy(conn, zeros{}) }() // until it is closed
+						go func() { _, _ = conn.Write(make([]byte, 1<<20)) }() // more than is on its way; until it is closed
 					}
 					return conn, err
 				}},
@@ -100,45 +104,40 @@ func TestVisitorsThatLeaveGiveTheirConnectionsBack(t *testing.T) {
 // are refused, because others are still leaving, come again.
 func (p preview) visited(name string, n int, visit func() (io.WriteCloser, error)) {
 	p.t.Helper()
-	var visitors []io.Closer
 	ctx, cancel := context.WithTimeout(p.t.Context(), harness.Patience)
 	defer cancel()
-	before, met := -1, 0
-	leave := func() {
+	var visitors []io.Closer
+	defer func() {
 		for _, v := range visitors {
 			_ = v.Close() // of some the connection is closed already
 		}
-		visitors = nil
-	}
-	defer leave()
-	err := poll.Until(ctx, 10*time.Millisecond, 500*time.Millisecond, func() (bool, error) {
-		asked, ok := p.ask()
-		if !ok {
-			return false, nil
+	}()
+	before := p.met(ctx)
+	for met := 0; met < n; met = p.met(ctx) - before {
+		if ctx.Err() != nil {
+			p.t.Fatalf("%s: of %d visitors the app met %d", name, n, met)
 		}
-		if before < 0 {
-			before = asked
-		}
-		if met = asked - before; met >= n {
-			return true, nil
-		}
-		for range n - met {
-			v, err := visit()
-			if err != nil {
-				break
+		come := n - met
+		for range come {
+			if v, err := visit(); err == nil {
+				visitors = append(visitors, v)
 			}
-			visitors = append(visitors, v)
 		}
-		return false, nil
-	})
-	if err != nil {
-		p.t.Fatalf("%s: of %d visitors the app met %d: %v", name, n, met, err)
+		soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_ = poll.Until(soon, 20*time.Millisecond, 500*time.Millisecond, func() (bool, error) { return p.met(soon)-before >= n, nil })
+		cancel()
 	}
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+// met asks the app how many visitors it has met, until it answers.
+func (p preview) met(ctx context.Context) (n int) {
+	p.t.Helper()
+	_ = poll.Until(ctx, 20*time.Millisecond, 500*time.Millisecond, func() (ok bool, err error) {
+		n, ok = p.ask(ctx)
+		return ok, nil
+	})
+	return n
+}
 
 // preview is an app behind the preview of a port.
 type preview struct {
@@ -160,8 +159,8 @@ func (p preview) visit(request string) (net.Conn, error) {
 }
 
 // ask asks the app how many visitors it had; false when it does not answer.
-func (p preview) ask() (n int, ok bool) {
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+func (p preview) ask(ctx context.Context) (n int, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.address+"count", http.NoBody)
 	if err != nil {
