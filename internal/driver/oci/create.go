@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
+	"github.com/cubbyhq/cubby/internal/driver/oci/userns"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/filetree"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -32,7 +33,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	}
 	defer func() {
 		if err != nil {
-			d.namespaces.drop(spec.UID)
+			d.namespaces.Drop(spec.UID)
 			_ = os.RemoveAll(b.dir)
 		}
 	}()
@@ -46,17 +47,17 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		// Without a user namespace, where a kernel or one of the filesystems
 		// cannot map ids, a container's root is the host's root without its
 		// capabilities: less, but what containers commonly are.
-		ids, err := d.namespaces.fresh()
+		ids, err := d.namespaces.Fresh()
 		switch {
 		case scarce(err):
 			return nil, err
 		case err != nil:
 			d.log.Warn("a container begins without a user namespace", "box", spec.UID, "err", err)
-		case mapsIDs(ids.file, append(n.dirs(), n.Rootfs)...):
-			n.IDBase = ids.base
-			d.namespaces.keep(spec.UID, ids)
+		case userns.MapsIDs(ids.File, append(n.dirs(), n.Rootfs)...):
+			n.IDBase = ids.Base
+			d.namespaces.Keep(spec.UID, ids)
 		default:
-			d.namespaces.discard(ids)
+			d.namespaces.Discard(ids)
 		}
 	}
 	h, err = n.handle()

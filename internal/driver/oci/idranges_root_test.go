@@ -11,7 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/idrange"
-	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
+	"github.com/cubbyhq/cubby/internal/driver/oci/userns"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -25,9 +25,8 @@ func TestContainersShareNoIDs(t *testing.T) {
 	two := idrange.Area{First: 0x7ffa_0000, End: 0x7ffc_0000}
 	open := func() *Driver {
 		d := m.open(t)
-		d.namespaces.ranges.Close()
-		d.namespaces.ranges = idrange.Open(idrange.Locks, two)
-		d.namespaces.spares = spare.New(0, 0, d.namespaces.newRange, d.namespaces.discard) // they hold ranges too
+		d.namespaces.Close()
+		d.namespaces = userns.New(idrange.Open(idrange.Locks, two), 0, 0) // those that are made ahead hold ranges too
 		return d
 	}
 	d := open()

@@ -341,7 +341,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle) error {
 		p.Close()
 		return err
 	}
-	if base := cmp.Or(rec.IDBase, n.IDBase); base > 0 && !d.namespaces.adopt(n.UID, base) {
+	if base := cmp.Or(rec.IDBase, n.IDBase); base > 0 && !d.namespaces.Adopt(n.UID, base) {
 		d.log.Warn("another sandbox has the same user ids of the host: start this one again to give it others", "box", n.UID)
 	}
 	if n.Isolation == sandbox.Container {

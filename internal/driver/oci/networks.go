@@ -8,6 +8,14 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/oci/network"
 )
 
+const (
+	// spareNamespaces is how many of each kind are made ahead.
+	spareNamespaces = 4
+	// refillAfter is longer than most creates take: the fork copies this
+	// process's page tables and makes its next writes slow.
+	refillAfter = 250 * time.Millisecond
+)
+
 // containerNetwork is a network namespace that a container is going to have.
 type containerNetwork struct {
 	*os.File

@@ -38,6 +38,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
 	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
+	"github.com/cubbyhq/cubby/internal/driver/oci/userns"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -76,7 +77,7 @@ type Driver struct {
 	progs   programs
 
 	locks       *filelocks.Watch // bounds the file locks of containers
-	namespaces  *namespaces
+	namespaces  *userns.Namespaces
 	networks    *spare.Spares[containerNetwork]
 	authorities truststore.Files
 	kept        memory.Programs // of the memories
@@ -161,7 +162,7 @@ func New(cfg Config) (*Driver, error) {
 		runs:   make(map[sandbox.UID]*run),
 
 		locks:      filelocks.New(cfg.Log),
-		namespaces: newNamespaces(idrange.Open(idrange.Locks)),
+		namespaces: userns.New(idrange.Open(idrange.Locks), spareNamespaces, refillAfter),
 	}
 	d.networks = spare.New(spareNamespaces, refillAfter, d.newNetwork, func(n containerNetwork) { _ = n.Close() })
 	d.cgroups = cgroup.Open(cfg.CgroupParent)
@@ -267,7 +268,7 @@ func (d *Driver) Close() error {
 		r.release()
 	}
 	d.locks.Close()
-	d.namespaces.close()
+	d.namespaces.Close()
 	d.networks.Close()
 	d.sentries.close()
 	unmountNetns(d.sharedDir()) // those that use it keep it

@@ -135,12 +135,12 @@ func (d *Driver) userNamespace(n *note) (*os.File, error) {
 	if n.IDBase == 0 {
 		return nil, nil
 	}
-	ids, err := d.namespaces.take(n.UID)
+	ids, err := d.namespaces.Take(n.UID)
 	if err != nil {
 		return nil, fmt.Errorf("user ids of the container: %w", err)
 	}
-	n.IDBase = ids.base
-	return ids.file, nil
+	n.IDBase = ids.Base
+	return ids.File, nil
 }
 
 // greet returns when the agent answers.

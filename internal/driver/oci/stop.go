@@ -129,7 +129,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	if err := group.Remove(ctx); err != nil {
 		return err
 	}
-	d.namespaces.ended(uid)
+	d.namespaces.Ended(uid)
 	unmountNetns(b.runtime()) // of a run that an earlier version began
 	unmountAll(b.channel())
 	// Where the path of its directory is too long for a socket, runsc puts
@@ -190,7 +190,7 @@ func (d *Driver) Sweep(ctx context.Context, uid sandbox.UID) error {
 	if err := b.memory().Retire(); err != nil {
 		return err
 	}
-	d.namespaces.drop(uid)
+	d.namespaces.Drop(uid)
 	err := os.RemoveAll(b.dir)
 	if err == nil {
 		return nil

@@ -1,4 +1,6 @@
-package oci
+// Package userns makes the user namespaces of containers, ahead of the containers that
+// want them, and knows which sandbox has which range of the host's ids.
+package userns
 
 import (
 	"fmt"
@@ -16,70 +18,64 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// idRange is a user namespace that maps a container's ids 0… to base….
-type idRange struct {
-	base uint32
-	file *os.File
+// Range is a user namespace that maps a container's ids 0… to Base….
+type Range struct {
+	Base uint32
+	File *os.File
 }
 
-// namespaces makes user namespaces ahead of the containers that want them: a
+// Namespaces makes user namespaces ahead of the containers that want them: a
 // namespace needs a process to be born in, which takes longer than a container
 // should wait.
-type namespaces struct {
+type Namespaces struct {
 	ranges *idrange.Ranges
-	spares *spare.Spares[idRange]
+	spares *spare.Spares[Range]
 
 	mu      sync.Mutex
-	held    map[sandbox.UID]idRange // of created containers that did not start yet; guarded by mu
-	running map[sandbox.UID]uint32  // ranges of those that did; guarded by mu
+	held    map[sandbox.UID]Range  // of created containers that did not start yet; guarded by mu
+	running map[sandbox.UID]uint32 // ranges of those that did; guarded by mu
 }
 
-const (
-	// spareNamespaces is how many of each kind are made ahead.
-	spareNamespaces = 4
-	// refillAfter is longer than most creates take: the fork copies this
-	// process's page tables and makes its next writes slow.
-	refillAfter = 250 * time.Millisecond
-)
-
-func newNamespaces(ranges *idrange.Ranges) *namespaces {
-	s := &namespaces{ranges: ranges, held: make(map[sandbox.UID]idRange), running: make(map[sandbox.UID]uint32)}
-	s.spares = spare.New(spareNamespaces, refillAfter, s.newRange, s.discard)
+// New keeps so many namespaces ahead, whose ranges it closes with itself. One that was
+// taken is replaced after a while.
+func New(ranges *idrange.Ranges, ahead int, refillAfter time.Duration) *Namespaces {
+	s := &Namespaces{ranges: ranges, held: make(map[sandbox.UID]Range), running: make(map[sandbox.UID]uint32)}
+	s.spares = spare.New(ahead, refillAfter, s.newRange, s.Discard)
 	return s
 }
 
-// fresh returns a namespace with a range of its own. The caller closes it.
-func (s *namespaces) fresh() (idRange, error) { return s.spares.Take() }
+// Fresh returns a namespace with a range of its own. The caller closes it.
+func (s *Namespaces) Fresh() (Range, error) { return s.spares.Take() }
 
-// keep holds a namespace for the first start of a sandbox.
-func (s *namespaces) keep(uid sandbox.UID, r idRange) {
+// Keep holds a namespace for the first start of a sandbox.
+func (s *Namespaces) Keep(uid sandbox.UID, r Range) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[uid] = r
 }
 
-// take returns the namespace of a sandbox's next run, which owns its range until
-// [namespaces.ended]. The caller closes its file.
-func (s *namespaces) take(uid sandbox.UID) (idRange, error) {
+// Take returns the namespace of a sandbox's next run, which owns its range until
+// [Namespaces.Ended]. The caller closes its file.
+func (s *Namespaces) Take(uid sandbox.UID) (Range, error) {
 	s.mu.Lock()
 	r, ok := s.held[uid]
 	delete(s.held, uid)
 	s.mu.Unlock()
 	if !ok {
 		var err error
-		if r, err = s.fresh(); err != nil {
+		if r, err = s.Fresh(); err != nil {
 			return r, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running[uid] = r.base
+	s.running[uid] = r.Base
 	return r, nil
 }
 
-// adopt notes the range of a run that an earlier daemon started. False when
+// Adopt notes the range of a run that an earlier daemon started. False when
 // somebody else uses it too.
-func (s *namespaces) adopt(uid sandbox.UID, base uint32) bool {
+func (s *Namespaces) Adopt(uid sandbox.UID, base uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[uid] == base {
@@ -92,8 +88,8 @@ func (s *namespaces) adopt(uid sandbox.UID, base uint32) bool {
 	return true
 }
 
-// ended gives the range of a run back, of which no process is left.
-func (s *namespaces) ended(uid sandbox.UID) {
+// Ended gives the range of a run back, of which no process is left.
+func (s *Namespaces) Ended(uid sandbox.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if base, ok := s.running[uid]; ok {
@@ -102,26 +98,27 @@ func (s *namespaces) ended(uid sandbox.UID) {
 	}
 }
 
-// drop forgets what is held for a sandbox.
-func (s *namespaces) drop(uid sandbox.UID) {
+// Drop forgets what is held for a sandbox.
+func (s *Namespaces) Drop(uid sandbox.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r, ok := s.held[uid]; ok {
-		s.discard(r)
+		s.Discard(r)
 		delete(s.held, uid)
 	}
 }
 
-// discard gives back a namespace that nothing was started in.
-func (s *namespaces) discard(r idRange) {
-	_ = r.file.Close()
-	s.ranges.Release(r.base)
+// Discard gives back a namespace that nothing was started in.
+func (s *Namespaces) Discard(r Range) {
+	_ = r.File.Close()
+	s.ranges.Release(r.Base)
 }
 
-func (s *namespaces) close() {
+// Close ends what no container has.
+func (s *Namespaces) Close() {
 	s.mu.Lock()
 	for uid, r := range s.held {
-		s.discard(r)
+		s.Discard(r)
 		delete(s.held, uid)
 	}
 	s.mu.Unlock()
@@ -129,16 +126,16 @@ func (s *namespaces) close() {
 	s.ranges.Close()
 }
 
-func (s *namespaces) newRange() (idRange, error) {
+func (s *Namespaces) newRange() (Range, error) {
 	base, err := s.ranges.Claim()
 	if err != nil {
-		return idRange{}, err
+		return Range{}, err
 	}
 	file, err := userNamespace(base)
 	if err != nil {
 		s.ranges.Release(base)
 	}
-	return idRange{base: base, file: file}, err
+	return Range{Base: base, File: file}, err
 }
 
 // userNamespace returns a namespace that maps ids 0… to base…. It belongs to
@@ -198,9 +195,9 @@ func bearNamespace(base uint32) (*os.File, error) {
 	return ns, err
 }
 
-// mapsIDs reports whether this kernel can map the ids of all these filesystems
+// MapsIDs reports whether this kernel can map the ids of all these filesystems
 // in a mount.
-func mapsIDs(userns *os.File, paths ...string) bool {
+func MapsIDs(userns *os.File, paths ...string) bool {
 	for _, path := range paths {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
