@@ -52,6 +52,7 @@ func places() map[string]place {
 		"internal/git":          {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
+		"internal/instance":  {layer: 2, only: []string{"internal/errs", "internal/poll"}, by: []string{"internal/daemon"}},
 		"internal/hostdisk":  {layer: 2, by: []string{"internal/daemon", "internal/driver/oci", "internal/storage/local"}},
 		"internal/keylock":   {layer: 2},
 		"internal/meminfo":   {layer: 2},

@@ -191,6 +191,10 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.closers = append(d.closers, lock)
+	is, err := d.identify(dirs)
+	if err != nil {
+		return err
+	}
 
 	key, err := seal.OpenKey(dirs.sealKey)
 	if err != nil {
@@ -224,7 +228,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	if d.driver == nil {
-		if d.driver, err = oci.New(driverConfig(d.cfg, dirs, d.log)); err != nil {
+		if d.driver, err = oci.New(driverConfig(d.cfg, dirs, is.Cgroups, d.log)); err != nil {
 			return err
 		}
 	}

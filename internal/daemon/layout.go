@@ -29,6 +29,12 @@ func layout(cfg config.Config) (dirs, error) {
 	if err != nil {
 		return dirs{}, err
 	}
+	// As image.Open has it, which makes it too and says what is wrong.
+	if os.MkdirAll(images, 0o755) == nil {
+		if real, err := filepath.EvalSymlinks(images); err == nil {
+			images = real
+		}
+	}
 	d := dirs{
 		data: data, database: filepath.Join(data, "cubby.db"), sealKey: filepath.Join(data, "seal.key"),
 		journals: filepath.Join(data, "journals"), agent: filepath.Join(data, "agent"),

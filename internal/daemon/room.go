@@ -26,9 +26,9 @@ func room(cfg config.Config) (reserve, sleepDisk int64, err error) {
 }
 
 // driverConfig is what the driver is told.
-func driverConfig(cfg config.Config, dirs dirs, log *slog.Logger) oci.Config {
+func driverConfig(cfg config.Config, dirs dirs, cgroups string, log *slog.Logger) oci.Config {
 	return oci.Config{
-		StateDir: dirs.state, RuntimesDir: dirs.runtimes, CgroupParent: cgroupParent(dirs.data), DiskReserve: int64(cfg.DiskReserve),
+		StateDir: dirs.state, RuntimesDir: dirs.runtimes, DataDir: dirs.data, ImageDir: dirs.images, CgroupParent: cgroups, DiskReserve: int64(cfg.DiskReserve),
 		FavorMoves: cfg.FavorMoves, Sentries: cfg.SentryPool, Log: log,
 	}
 }

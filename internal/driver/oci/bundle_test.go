@@ -91,11 +91,11 @@ func TestBundleGolden(t *testing.T) {
 func TestHandleRoundTrip(t *testing.T) {
 	want := sampleNote(sandbox.Container, crun)
 	want.IDBase, want.Version = 0x30000000, handleVersion
-	h, err := want.handle()
+	h, err := places{}.handle(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseHandle(h)
+	got, err := places{}.parse(h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestHandleRoundTrip(t *testing.T) {
 
 func FuzzHandle(f *testing.F) {
 	for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
-		h, err := sampleNote(isolation, crun).handle()
+		h, err := places{}.handle(sampleNote(isolation, crun))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func FuzzHandle(f *testing.F) {
 		f.Add([]byte(handleV1(f, name)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n, err := parseHandle(data)
+		n, err := places{}.parse(data)
 		if err != nil {
 			return
 		}

@@ -60,7 +60,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 			d.namespaces.Discard(ids)
 		}
 	}
-	h, err = n.handle()
+	h, err = d.places.handle(n)
 	if err != nil {
 		return nil, err
 	}
@@ -70,16 +70,16 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 // setNote writes the copy of the handle for what looks at all sandboxes, without
 // the values of env, which are secrets.
 func (b box) setNote(n note) error {
-	short, err := n.short()
+	short, err := b.places.short(n)
 	if err != nil {
 		return err
 	}
 	return b.replace(b.noteFile(), short)
 }
 
-func (n note) short() (driver.Handle, error) {
+func (p places) short(n note) (driver.Handle, error) {
 	n.Env = nil
-	return n.handle()
+	return p.handle(n)
 }
 
 // setPrograms notes the programs of a run that is about to begin. The handle goes
@@ -106,11 +106,11 @@ func (b box) ofRun(n note) (note, error) {
 
 // takePrograms gives a note the programs of the run whose memory was kept, which
 // the memory's note has. Memories of earlier versions have none.
-func (n *note) takePrograms(kept []byte) error {
+func (p places) takePrograms(n *note, kept []byte) error {
 	if kept == nil {
 		return nil
 	}
-	of, err := parseHandle(kept)
+	of, err := p.parse(kept)
 	if err == nil {
 		n.Init, n.Runtime = of.Init, of.Runtime
 	}

@@ -15,11 +15,13 @@ import (
 
 // handleVersion is what this package writes. Fields are only added; a change
 // of meaning takes a new version, and every version stays readable. Version 1
-// had the paths of disks in the place of volumes.
-const handleVersion = 2
+// had the paths of disks in the place of volumes, and up to version 2 all paths
+// were absolute.
+const handleVersion = 3
 
 // note is the content of a handle: all that is needed to start the sandbox
-// again, also when the state directory was lost.
+// again, also when the state directory was lost. Its paths are those of the host; in
+// a handle they are relative to the places that they lie in.
 type note struct {
 	Version   int               `json:"v"`
 	UID       sandbox.UID       `json:"uid"`
@@ -78,26 +80,30 @@ type program struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-func (n note) handle() (driver.Handle, error) {
+// handle is how a note is kept.
+func (p places) handle(n note) (driver.Handle, error) {
 	n.Version = handleVersion
+	if err := n.each(func(path string) (string, error) { return p.noted(path), nil }); err != nil {
+		return nil, err
+	}
 	return json.Marshal(n)
 }
 
-// parseHandle reads a handle. errs.Invalid for what this package cannot have
+// parse reads a handle. errs.Invalid for what this package cannot have
 // written: a handle comes from the store, and paths are removed by it.
-func parseHandle(h driver.Handle) (note, error) {
+func (p places) parse(h driver.Handle) (note, error) {
 	var n note
 	if err := json.Unmarshal(h, &n); err != nil {
 		return note{}, errs.E(errs.Invalid, "malformed handle").Because(err)
 	}
 	switch n.Version {
-	case handleVersion:
+	case handleVersion, 2:
 	case 1:
 		var disks disksV1
 		if err := json.Unmarshal(h, &disks); err != nil {
 			return note{}, errs.E(errs.Invalid, "malformed handle").Because(err)
 		}
-		n.Version, n.Volumes = handleVersion, volumesOf(driver.DiskVolumes(disks.Disk, disks.Shared))
+		n.Volumes = volumesOf(driver.DiskVolumes(disks.Disk, disks.Shared))
 	default:
 		return note{}, errs.E(errs.Unsupported, "handle of version %d", n.Version).
 			Hint("it was written by a newer cubby; run that one")
@@ -108,10 +114,12 @@ func parseHandle(h driver.Handle) (note, error) {
 	if n.Isolation != sandbox.GVisor && n.Isolation != sandbox.Container {
 		return note{}, errs.E(errs.Invalid, "malformed handle: isolation %q", n.Isolation)
 	}
-	for _, path := range []string{n.Rootfs, n.Init.Path, n.Runtime.Path} {
-		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
-			return note{}, errs.E(errs.Invalid, "malformed handle: path %q", path)
-		}
+	if err := n.each(p.found); err != nil {
+		return note{}, err
+	}
+	if n.Version < handleVersion {
+		p.moved(&n)
+		n.Version = handleVersion
 	}
 	volumes := make([]driver.Volume, len(n.Volumes))
 	for i, v := range n.Volumes {
@@ -151,10 +159,11 @@ type box struct {
 	dir string // StateDir/<uid>
 
 	programs *memory.Programs
+	places   places
 }
 
 func (d *Driver) box(uid sandbox.UID) box {
-	return box{uid: uid, dir: filepath.Join(d.cfg.StateDir, string(uid)), programs: &d.kept}
+	return box{uid: uid, dir: filepath.Join(d.cfg.StateDir, string(uid)), programs: &d.kept, places: d.places}
 }
 
 func (b box) path(name string) string { return filepath.Join(b.dir, name) }

@@ -65,7 +65,7 @@ func TestSandboxOfVersion1(t *testing.T) {
 // asVersion1 says in the words of version 1 what a handle says.
 func asVersion1(t *testing.T, h []byte) driver.Handle {
 	t.Helper()
-	n, err := parseHandle(h)
+	n, err := places{}.parse(h)
 	if err != nil {
 		t.Fatal(err)
 	}

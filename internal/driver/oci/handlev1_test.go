@@ -59,7 +59,7 @@ func TestHandleVersion1(t *testing.T) {
 	for _, name := range handlesV1 {
 		want := want
 		tests[name](&want)
-		got, err := parseHandle(handleV1(t, name))
+		got, err := places{}.parse(handleV1(t, name))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -16,7 +16,7 @@ import (
 // over the container's user namespace, which nothing inside gets.
 func (d *Driver) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Identified, error) {
 	var none driver.Identified
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return none, err
 	}
@@ -42,7 +42,7 @@ func (d *Driver) Identify(ctx context.Context, h driver.Handle, is driver.Identi
 		return none, errs.E(errs.Internal, "the sandbox could not be named").Because(fmt.Errorf("its kernel has the name %.80q", name))
 	}
 	n.Hostname, n.Env = is.ID, is.Env
-	h, err = n.handle()
+	h, err = d.places.handle(n)
 	return driver.Identified{Handle: h, Warnings: warnings}, err
 }
 

@@ -3,7 +3,9 @@ package oci
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +22,7 @@ import (
 
 // Inspect implements driver.Driver.
 func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return driver.Status{}, err
 	}
@@ -69,7 +71,7 @@ func (b box) note() (note, error) {
 	if err != nil {
 		return note{}, err
 	}
-	n, err := parseHandle(data)
+	n, err := b.places.parse(data)
 	if errors.Is(err, errs.Invalid) {
 		return note{UID: b.uid}, nil
 	}
@@ -112,7 +114,7 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 		// Whatever of it still runs: its agent takes no commands any more.
 		return driver.Status{Phase: driver.PhaseCreated}, nil
 	}
-	p, err := d.open(rec)
+	p, err := d.open(uid, rec)
 	if err == nil {
 		p.Close()
 		return driver.Status{Phase: driver.PhaseRunning}, nil
@@ -127,17 +129,24 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 	return driver.Status{Phase: driver.PhaseDead, Death: d.postMortem(n, rec)}, nil
 }
 
-// open holds the process of a recorded run; os.ErrProcessDone when it ended.
-func (d *Driver) open(rec record) (*pidfd.Process, error) {
+// open holds the process of a recorded run; os.ErrProcessDone when it ended, or is
+// none of the sandbox's: what is noted in a copy of a data directory runs in the
+// cgroups of the original.
+func (d *Driver) open(uid sandbox.UID, rec record) (*pidfd.Process, error) {
 	if rec.HostID != d.hostID || rec.PID == 0 {
 		return nil, os.ErrProcessDone
 	}
-	return pidfd.Open(rec.PID, rec.StartTime)
+	p, err := pidfd.Open(rec.PID, rec.StartTime)
+	if err == nil && !d.cgroups.Group(uid).Contains(rec.PID) {
+		p.Close()
+		return nil, os.ErrProcessDone
+	}
+	return p, err
 }
 
 // Wait implements driver.Driver.
 func (d *Driver) Wait(ctx context.Context, h driver.Handle) (driver.Death, error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return driver.Death{}, err
 	}
@@ -161,7 +170,7 @@ func (d *Driver) Wait(ctx context.Context, h driver.Handle) (driver.Death, error
 		return driver.Death{}, err
 	}
 	rec = d.launched(b, rec)
-	p, err := d.open(rec)
+	p, err := d.open(n.UID, rec)
 	if errors.Is(err, os.ErrProcessDone) {
 		if rec.Stopping {
 			return driver.Death{}, nil
@@ -267,8 +276,16 @@ func (b box) known() bool {
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.Contains(e.Name(), id) })
 }
 
-// runtimeID is the runtime's name of the run, which is that of the sentry that it
-// became of or the sandbox's.
+// runID is the name that a runtime gives a run of gVisor, and files of its own in
+// directories that all have in common. So it is another one for the same sandbox in
+// another data directory.
+func (b box) runID() string {
+	sum := sha256.Sum256([]byte(b.dir))
+	return fmt.Sprintf("%s-%x", b.uid, sum[:4])
+}
+
+// runtimeID is the runtime's name of the run that there is: its own, or that of the
+// sentry that it became of.
 func (b box) runtimeID() string {
 	notes, _ := os.ReadDir(b.runtime())
 	for _, note := range notes {
@@ -289,7 +306,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 
 // adopt is Adopt for a run that is going to be stopped, of which no more is wanted.
 func (d *Driver) adopt(ctx context.Context, h driver.Handle) error {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}
@@ -318,7 +335,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle) error {
 		return errs.E(errs.WrongState, "sandbox is asleep").Hint("wake it")
 	}
 	rec = d.launched(b, rec)
-	p, err := d.open(rec)
+	p, err := d.open(n.UID, rec)
 	if errors.Is(err, os.ErrProcessDone) {
 		return errs.E(errs.WrongState, "sandbox is not running")
 	}
@@ -366,7 +383,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle) error {
 
 // Stats implements driver.Driver.
 func (d *Driver) Stats(ctx context.Context, h driver.Handle) (driver.Stats, error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return driver.Stats{}, err
 	}

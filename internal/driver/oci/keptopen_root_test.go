@@ -18,7 +18,7 @@ import (
 // parts are what the driver has of the run.
 func (r *running) parts() (note, *run, box, record) {
 	r.t.Helper()
-	n, err := parseHandle(r.h)
+	n, err := places{}.parse(r.h)
 	r.do("parse", err)
 	held, err := r.d.held(r.h)
 	r.do("held", err)
@@ -55,7 +55,7 @@ func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
 	s := suspend(b.memory(), b.halfSaved(), false)
 	of, err := b.ofRun(n)
 	r.do("ofRun", err)
-	note, err := of.short()
+	note, err := places{}.short(of)
 	r.do("short", err)
 	r.do("Seal", b.memory().Seal(memory.Content{Secret: rec.Secret, Note: note}, func() error {
 		r.do("close", s.close())

@@ -27,7 +27,7 @@ var _ driver.TreeKiller = (*Driver)(nil)
 
 // KillOthers implements driver.TreeKiller.
 func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64) error {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}

@@ -235,7 +235,7 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 	if _, err := os.Stat(b.box.saved()); err == nil {
 		args = append(args, "--fs-restore-image-path="+b.box.saved())
 	}
-	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
+	return exec.Command(b.note.Runtime.Path, append(args, b.box.runID())...), nil
 }
 
 // restoreFlag has a memory count where the specification differs from that which it
@@ -250,7 +250,7 @@ func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error)
 		return nil, err
 	}
 	args := append(b.beginFlags(), restoreFlag, "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
-		"--image-path="+from.Image(), "--gate=3", string(b.note.UID))
+		"--image-path="+from.Image(), "--gate=3", b.box.runID())
 	return exec.Command(from.Program(), args...), nil
 }
 

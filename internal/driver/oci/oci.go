@@ -48,7 +48,10 @@ import (
 type Config struct {
 	StateDir    string // notes, channels and memories of sandboxes, DATA/run/oci
 	RuntimesDir string // unpacked embedded programs, DATA/runtimes
-	Log         *slog.Logger
+	// DataDir and ImageDir may be moved, each with all that is below it, while nothing
+	// runs. "" for one that does not.
+	DataDir, ImageDir string
+	Log               *slog.Logger
 
 	// CgroupParent is the cgroup below which sandboxes get theirs. Default
 	// "cubby".
@@ -75,6 +78,7 @@ type Driver struct {
 	log     *slog.Logger
 	cgroups cgroup.Hierarchy
 	progs   programs
+	places  places
 
 	locks       *filelocks.Watch // bounds the file locks of containers
 	namespaces  *userns.Namespaces
@@ -137,7 +141,7 @@ func New(cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.StateDir, sharedName), 0o700); err != nil {
 		return nil, err
 	}
-	hostID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	hostID, err := os.ReadFile(bootID)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +165,7 @@ func New(cfg Config) (*Driver, error) {
 		nofile: limit.Max,
 		runs:   make(map[sandbox.UID]*run),
 
+		places:     places{data: cfg.DataDir, images: cfg.ImageDir, runtimes: cfg.RuntimesDir},
 		locks:      filelocks.New(cfg.Log),
 		namespaces: userns.New(idrange.Open(idrange.Locks), spareNamespaces, refillAfter),
 	}
@@ -245,7 +250,7 @@ func (d *Driver) AcceptEgress(ctx context.Context, h driver.Handle) (net.Conn, s
 
 // held returns what this process holds of a running sandbox.
 func (d *Driver) held(h driver.Handle) (*run, error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const clockSlack = time.Second
 
 // OOMKills implements driver.OOMReader.
 func (d *Driver) OOMKills(_ context.Context, h driver.Handle, since time.Time) ([]driver.OOMKill, error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil || n.Isolation == sandbox.GVisor {
 		return nil, err
 	}

@@ -144,7 +144,7 @@ func (d *Driver) prune() error {
 		if err != nil {
 			return err
 		}
-		n, err := parseHandle(data)
+		n, err := d.places.parse(data)
 		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
 		return err
 	}

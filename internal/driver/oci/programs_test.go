@@ -25,7 +25,7 @@ func TestPrune(t *testing.T) {
 	}
 	n := sampleNote(sandbox.GVisor, runsc)
 	n.Runtime.Digest = used
-	h, err := n.handle()
+	h, err := places{}.handle(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestPruneKeepsTheProgramsOfAMemory(t *testing.T) {
 	}
 	for digest, path := range map[string]string{older: b.noteFile(), slept: filepath.Join(filepath.Dir(b.memory().Image()), "note.json")} {
 		n.Runtime.Digest = digest
-		h, err := n.handle()
+		h, err := places{}.handle(n)
 		if err == nil {
 			err = os.WriteFile(path, h, 0o600)
 		}

@@ -44,7 +44,7 @@ func TestRecordEmptiedByACrash(t *testing.T) {
 			t.Fatalf("record = %t, %v, want one", found, err)
 		}
 		d := &Driver{hostID: "boot"}
-		if _, err := d.open(rec); !errors.Is(err, os.ErrProcessDone) {
+		if _, err := d.open(b.uid, rec); !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("open = %v, want a process that is done", err)
 		}
 	}

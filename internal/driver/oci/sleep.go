@@ -21,7 +21,7 @@ const sleepLimit = 5 * time.Minute
 // CanSleep implements driver.Sleeper. A container shares the host's kernel, which
 // has no memory of it to keep.
 func (d *Driver) CanSleep(_ context.Context, h driver.Handle) error {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	if err := d.CanSleep(ctx, h); err != nil {
 		return err
 	}
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 		err = s.save()
 	}
 	of, noteErr := b.ofRun(n)
-	note, shortErr := of.short()
+	note, shortErr := b.places.short(of)
 	if err = errors.Join(err, noteErr, shortErr); err != nil {
 		return exhausted(errors.Join(err, s.close()))
 	}
@@ -175,7 +175,7 @@ func (d *Driver) afterCheckpoint(ctx context.Context, b box, r *run, rec record)
 // takeUp does what is left of a sleep or a snapshot after which the run goes on, where
 // that failed at first: the agent may be out of reach, and its time limits stand still.
 func (d *Driver) takeUp(ctx context.Context, h driver.Handle) error {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}

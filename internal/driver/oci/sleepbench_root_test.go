@@ -114,7 +114,7 @@ func (w *bench) take(f floorRun) {
 	f.rec = w.d.launched(f.bundle.box, f.rec)
 	f.rec.Waking = false
 	w.must(f.bundle.box.setRecord(f.rec))
-	h, err := f.n.handle()
+	h, err := places{}.handle(f.n)
 	w.must(err)
 	w.must(w.d.Adopt(w.ctx, h))
 	r, err := w.d.held(h)
@@ -134,7 +134,7 @@ func BenchmarkSleep(b *testing.B) {
 				w.measure("sleep", func() { w.must(d.Sleep(ctx, h)) })
 				w.measure("wake", func() { w.must(d.Wake(ctx, h)); w.run(h, "true") })
 
-				n, err := parseHandle(h)
+				n, err := places{}.parse(h)
 				w.must(err)
 				r, err := d.held(h)
 				w.must(err)
@@ -236,7 +236,7 @@ func BenchmarkFork(b *testing.B) {
 		specs = w.specs(count)
 		runs := make([]floorRun, count)
 		for i, spec := range specs {
-			n, err := parseHandle(says.Note)
+			n, err := places{}.parse(says.Note)
 			w.must(err)
 			w.must(n.become(spec))
 			runs[i] = w.ready(n, says.Secret)
@@ -264,7 +264,7 @@ func BenchmarkRollback(b *testing.B) {
 			w.must(err)
 			w.h = h
 		})
-		n, err := parseHandle(w.h)
+		n, err := places{}.parse(w.h)
 		w.must(err)
 		r, err := w.d.held(w.h)
 		w.must(err)

@@ -32,7 +32,7 @@ func (d *Driver) snapshotOf(name sandbox.UID) memory.Memory {
 // what gVisor wrote does not change any more, and is put onto the disk and read
 // back while the sandbox runs on.
 func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID, copyFiles func(context.Context) error) (s driver.Snapshot, err error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return s, err
 	}
@@ -78,7 +78,7 @@ func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID
 	if n, err = d.box(n.UID).ofRun(n); err != nil {
 		return s, err
 	}
-	note, err := n.handle()
+	note, err := d.places.handle(n)
 	if err != nil {
 		return s, err
 	}
@@ -138,7 +138,7 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	if err != nil {
 		return nil, err
 	}
-	n, err := parseHandle(says.Note)
+	n, err := d.places.parse(says.Note)
 	if err != nil {
 		return nil, errs.E(errs.NotFound, "the snapshot cannot be read").Because(err)
 	}
@@ -164,7 +164,7 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	if err := d.furnishOld(&n); err != nil {
 		return nil, err
 	}
-	if h, err = n.handle(); err != nil {
+	if h, err = d.places.handle(n); err != nil {
 		return nil, err
 	}
 	if err := b.setNote(n); err != nil {

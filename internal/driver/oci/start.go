@@ -24,7 +24,7 @@ const (
 
 // Start implements driver.Driver.
 func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}

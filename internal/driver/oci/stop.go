@@ -29,7 +29,7 @@ const (
 // own memory and on the disk in a form of its own; they are saved here. A
 // container's are on the disk at all times.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration) error {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func unmountAll(path string) {
 // Destroy implements driver.Driver. The disk is its owner's and stays as it
 // is; a Create that gets it again starts with a fresh root filesystem.
 func (d *Driver) Destroy(ctx context.Context, h driver.Handle) error {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}

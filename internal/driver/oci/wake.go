@@ -16,7 +16,7 @@ import (
 
 // Wake implements driver.Sleeper.
 func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
-	n, err := parseHandle(h)
+	n, err := d.places.parse(h)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.takePrograms(says.Note); err != nil {
+	if err := d.places.takePrograms(&n, says.Note); err != nil {
 		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(err)
 	}
 	if err := d.furnishOld(&n); err != nil {
@@ -160,7 +160,7 @@ func (d *Driver) woken(b box, rec record) bool {
 	if !rec.Waking {
 		return false
 	}
-	p, err := d.open(d.launched(b, rec))
+	p, err := d.open(b.uid, d.launched(b, rec))
 	if err != nil {
 		return false
 	}
