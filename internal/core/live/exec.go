@@ -159,6 +159,7 @@ func (e *Exec) pump(start *guest.Start) {
 
 	r := e.run
 	pauses := gate.NewPauses()
+	e.awaitBegin()
 	for {
 		if e.started() {
 			start = nil // by now only an attach is right
@@ -257,6 +258,10 @@ func (e *Exec) start(at time.Time) {
 	e.timers.note = time.AfterFunc(noteStartAfter, func() {
 		e.run.s.cfg.Gate.Spawn(e.noteStart)
 	})
+	if e.timers.backstop != nil { // of awaitBegin
+		e.timers.backstop.Stop()
+		e.timers.backstop = nil
+	}
 	e.arm()
 }
 

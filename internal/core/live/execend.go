@@ -29,6 +29,31 @@ func (e *Exec) arm() {
 	})
 }
 
+// awaitBegin sets the backstop of an exec that has not begun: its time limit bounds how
+// long it waits for an agent that does not answer.
+func (e *Exec) awaitBegin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if limit := e.exec.Spec.Timeout; limit != nil && *limit > 0 && e.exec.Status == sandbox.ExecPending {
+		e.timers.backstop = time.AfterFunc(*limit+timeoutSlack, func() { e.run.s.cfg.Gate.Spawn(e.endUnbegun) })
+	}
+}
+
+// endUnbegun ends an exec that has not begun in its time limit, unless the agent
+// answers: then it is about to begin it.
+func (e *Exec) endUnbegun(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reportSlack)
+	defer cancel()
+	_, err := e.run.Guest.Hello(ctx)
+	switch {
+	case e.started() || e.run.ctx.Err() != nil || e.run.execs.isSuspended():
+	case err == nil:
+		e.awaitBegin()
+	default:
+		e.unanswered()
+	}
+}
+
 // enforceTimeout is for agents that do not keep a time limit: it kills the
 // command, and when even that has no effect stops waiting for it.
 func (e *Exec) enforceTimeout(ctx context.Context) {
@@ -46,6 +71,11 @@ func (e *Exec) enforceTimeout(ctx context.Context) {
 	if e.run.execs.isSuspended() {
 		return // it goes on with the next run
 	}
+	e.unanswered()
+}
+
+// unanswered ends an exec whose time limit is over without the agent.
+func (e *Exec) unanswered() {
 	e.mu.Lock()
 	if e.verdict == nil {
 		e.verdict = &Ending{sandbox.EndTimeout, "the time limit was over and the sandbox's agent did not answer"}
