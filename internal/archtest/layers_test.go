@@ -52,7 +52,8 @@ func places() map[string]place {
 		"internal/git":          {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
-		"internal/instance":  {layer: 2, only: []string{"internal/errs", "internal/poll"}, by: []string{"internal/daemon"}},
+		"internal/instance":  {layer: 2, only: []string{"internal/errs", "internal/poll"}, by: []string{"internal/backup", "internal/daemon"}},
+		"internal/backup":    {layer: 3, only: []string{"internal/errs", "internal/instance"}, by: []string{"internal/backup/take", "internal/cli/backup", "internal/daemon"}},
 		"internal/hostdisk":  {layer: 2, by: []string{"internal/daemon", "internal/driver/oci", "internal/storage/local"}},
 		"internal/keylock":   {layer: 2},
 		"internal/meminfo":   {layer: 2},
@@ -111,6 +112,7 @@ func places() map[string]place {
 		"internal/driver/oci/memory":     {only: []string{"internal/errs", "internal/forklock"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":            {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 		"internal/storage/local":         {layer: 3, by: []string{"internal/daemon"}},
+		"internal/backup/take":           {layer: 4, only: []string{"internal/backup", "internal/errs", "internal/sandbox", "internal/store"}, by: []string{"internal/daemon"}},
 
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.
@@ -140,7 +142,7 @@ func places() map[string]place {
 		"internal/core":          {layer: 12},
 		"internal/front":         {layer: 13},
 		"internal/front/sse":     {layer: 14, by: []string{"internal/front/…"}},
-		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/displays", "internal/front/settings", "internal/front/agentapi", "internal/front/compat/…", "internal/daemon"}},
+		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/backups", "internal/front/displays", "internal/front/settings", "internal/front/agentapi", "internal/front/compat/…", "internal/daemon"}},
 		// What models can do, for the doors that offer it to them.
 		"internal/tools": {layer: 14, by: []string{"internal/front/mcp", "internal/agent/toolset", "internal/front/displays"}},
 		// Doors and dialects do not know each other.
@@ -156,6 +158,7 @@ func places() map[string]place {
 		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
 		"internal/front/displays":            {layer: 15, by: []string{"internal/daemon"}},
+		"internal/front/backups":             {layer: 15, by: []string{"internal/daemon"}},
 		// What the agent's models may call, and the agent itself: it stands above core,
 		// as doors do, and below its own door.
 		"internal/agent/toolset":        {layer: 15},
@@ -194,11 +197,13 @@ func places() map[string]place {
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
 		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/chat", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
-			"internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/settings", "internal/cli/tasks", "internal/cli/tty", "internal/cli/values", "internal/collector", "internal/config", "internal/daemon", "internal/egress",
+			"internal/cli/backup", "internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/settings", "internal/cli/tasks", "internal/cli/tty", "internal/cli/values", "internal/collector", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci", "internal/driver/oci/network",
 			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"internal/cli/localdaemon": {only: []string{"internal/config", "internal/daemon", "internal/errs", "internal/telemetry"}, by: []string{"internal/cli", "internal/cli/images"}},
+		"internal/cli/backup": {only: []string{"client", "internal/backup", "internal/cli/format", "internal/config", "internal/daemon", "internal/errs", "internal/telemetry"},
+			by: []string{"internal/cli"}},
 		"internal/cli/images": {only: []string{"client", "internal/cli/format", "internal/cli/localdaemon", "internal/cli/tty", "internal/config", "internal/image"},
 			by: []string{"internal/cli"}},
 		// The other rooms know the SDK and each other at most.

@@ -18,9 +18,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/backup"
 	"github.com/cubbyhq/cubby/internal/cli/chat"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/images"
+	"github.com/cubbyhq/cubby/internal/cli/localdaemon"
 	"github.com/cubbyhq/cubby/internal/cli/secrets"
 	"github.com/cubbyhq/cubby/internal/cli/services"
 	"github.com/cubbyhq/cubby/internal/cli/settings"
@@ -147,7 +149,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 	}
 	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.chatCommand(), a.codeCommand(), a.kernelsCommand(), a.taskCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
 		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), settings.Command(a.client), a.rmCommand())
-	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), images.Command(a.imageEnv()), a.doctorCommand(), a.benchCommand())
+	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), images.Command(a.imageEnv()), a.backupEnv().Backup(), a.backupEnv().Restore(), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
 	knownCommands(root)
 	wrapArgs(root)
@@ -167,6 +169,13 @@ func (a *app) imageEnv() images.Env {
 		Client: a.client, Getenv: a.getenv, Environ: a.Environ, URL: func() string { return a.url }, DaemonURL: a.daemonURL,
 		Flags: configFlags, Settings: configArgs, Each: a.eachID,
 		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
+	}
+}
+
+func (a *app) backupEnv() backup.Env {
+	return backup.Env{
+		Client: a.client, Environ: a.Environ, Flags: configFlags, Settings: configArgs,
+		Daemon: func(ctx context.Context) (string, error) { return localdaemon.Answering(ctx, a.daemonURL()) },
 	}
 }
 

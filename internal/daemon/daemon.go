@@ -23,6 +23,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/agent"
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/backup/take"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/admission"
@@ -36,6 +37,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/backups"
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
@@ -66,6 +68,7 @@ type Daemon struct {
 	driver   driver.Driver
 	disks    *local.Disks
 	core     *core.Service
+	backups  *take.Taker
 	agent    struct {
 		service  *agent.Service
 		settings *agentsettings.Settings
@@ -261,6 +264,9 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err := d.openAgent(dirs, o); err != nil {
 		return err
 	}
+	if err := d.openBackups(dirs, key); err != nil {
+		return err
+	}
 	d.metrics.Sandboxes(d.core.Sandboxes().Count)
 	d.metrics.EgressTraffic(d.core.Egress().Traffic)
 	d.metrics.Pools(d.poolStatus, d.core.Sandboxes().Pool().Claimed)
@@ -313,7 +319,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	api := httpapi.New(httpapi.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
-	}, apis(d.agent.service, d.agent.settings, d.cfg.AgentAtRoot)...)
+	}, append(apis(d.agent.service, d.agent.settings, d.cfg.AgentAtRoot), backups.Register(d.backups.Backup))...)
 	d.refuse = api.Error
 	guesses := new(front.Guesses)
 	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/cubbyhq/cubby/internal/backup"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
@@ -24,6 +25,9 @@ func layout(cfg config.Config) (dirs, error) {
 	data, err := realDir(cfg.DataDir)
 	if err != nil {
 		return dirs{}, err
+	}
+	if _, err := os.Lstat(filepath.Join(data, backup.Unfinished)); err == nil {
+		return dirs{}, errs.E(errs.Conflict, "a restore into %s was cut off, or goes on", data).Hint("if none goes on, empty the directory and restore again")
 	}
 	images, err := filepath.Abs(cfg.Images())
 	if err != nil {

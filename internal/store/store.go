@@ -61,6 +61,7 @@ type Config struct {
 // ends meanwhile or the process dies.
 type Store struct {
 	engine  engine.Engine
+	path    string // of the file; "" where a server has the database
 	seal    sealer
 	now     func() time.Time
 	log     *slog.Logger
@@ -109,6 +110,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.URL != "" {
 		s.engine, err = engine.OpenPostgres(ctx, c.URL, c.Path, migrations("postgres"), s.log, engine.LockPatience)
 	} else {
+		s.path = c.Path
 		s.engine, err = engine.OpenSQLite(ctx, c.Path, migrations("sqlite"))
 	}
 	if err != nil {

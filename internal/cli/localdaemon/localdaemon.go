@@ -53,9 +53,9 @@ func (d *Daemon) Find(ctx context.Context) (string, error) {
 	if d.own != "" {
 		return d.own, nil
 	}
-	base, err := url.Parse(d.URL)
-	if err != nil || base.Host == "" {
-		return "", errs.E(errs.Invalid, "%q is not the URL of a daemon", d.URL).Hint("write it as http://host:port")
+	base, err := parse(d.URL)
+	if err != nil {
+		return "", err
 	}
 	if !d.Own && (!thisMachine(base.Hostname()) || answers(ctx, base)) {
 		return base.String(), nil
@@ -65,6 +65,24 @@ func (d *Daemon) Find(ctx context.Context) (string, error) {
 			Hint("start one with `sudo cubby serve`, or set CUBBY_URL and CUBBY_TOKEN to one that runs; as root this command starts one of its own")
 	}
 	return d.start(ctx, base)
+}
+
+// Answering returns the URL of a daemon as Find does, and "" where none answers on this
+// machine.
+func Answering(ctx context.Context, daemon string) (string, error) {
+	base, err := parse(daemon)
+	if err != nil || thisMachine(base.Hostname()) && !answers(ctx, base) {
+		return "", err
+	}
+	return base.String(), nil
+}
+
+func parse(daemon string) (*url.URL, error) {
+	base, err := url.Parse(daemon)
+	if err != nil || base.Host == "" {
+		return nil, errs.E(errs.Invalid, "%q is not the URL of a daemon", daemon).Hint("write it as http://host:port")
+	}
+	return base, nil
 }
 
 func (d *Daemon) start(ctx context.Context, base *url.URL) (string, error) {

@@ -317,8 +317,8 @@ func TestSentriesThatEnd(t *testing.T) {
 			k := r.awaitSentry()
 			hurt(t, k)
 			c := r.another(testSpec(t, sandbox.GVisor))
-			if id := c.d.box(c.spec.UID).runtimeID(); id != string(c.spec.UID) {
-				t.Errorf("it began as %s", id)
+			if b := c.d.box(c.spec.UID); b.runtimeID() != b.runID() {
+				t.Errorf("it began as %s", b.runtimeID())
 			}
 			c.alive()
 			if pids := processesOf(t, k.uid); len(pids) > 0 {

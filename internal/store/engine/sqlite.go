@@ -176,3 +176,22 @@ func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, migrations 
 	}
 	return nil
 }
+
+// CopySQLite writes the database in a file as it is at this moment into a new one. The
+// connection is its own: it keeps neither readers nor writers.
+func CopySQLite(ctx context.Context, path, to string) (err error) {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // SQLite fills one that is empty
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", sqliteDSN(path, nil))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	_, err = db.ExecContext(ctx, `VACUUM INTO ?`, to)
+	return err
+}
