@@ -8,6 +8,7 @@ package take
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -247,11 +248,11 @@ func (b *run) disks(ctx context.Context, wanted []wants) (gone bool, err error) 
 		if b.has[w.disk] {
 			continue
 		}
-		switch err := b.one(ctx, w); {
+		switch err := b.patiently(ctx, w); {
 		case errors.Is(err, errs.NotFound):
 			gone = true
 		case err != nil:
-			return false, err
+			return false, fmt.Errorf("disk %s: %w", w.disk, err)
 		default:
 			b.has[w.disk] = true
 		}
@@ -259,10 +260,37 @@ func (b *run) disks(ctx context.Context, wanted []wants) (gone bool, err error) 
 	return gone, nil
 }
 
+// maxTries and tryAgain are for a disk that somebody else holds for a moment.
+const (
+	maxTries = 10
+	tryAgain = time.Second
+)
+
+// patiently is one, again while the disk is not available.
+func (b *run) patiently(ctx context.Context, w wants) (err error) {
+	for range maxTries {
+		if err = b.one(ctx, w); !errors.Is(err, errBusy) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(tryAgain):
+		}
+	}
+	return err
+}
+
+// errBusy is of a disk of which nothing was added.
+var errBusy = errors.New("the disk is not available")
+
 // one adds a disk, and what the driver keeps beside it of the same moment.
 func (b *run) one(ctx context.Context, w wants) error {
 	notes := filepath.Join(b.stage, "notes")
 	disk, done, err := b.copied(ctx, w, notes)
+	if errors.Is(err, errs.Unavailable) {
+		err = errors.Join(err, errBusy)
+	}
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(notes))
 	}
