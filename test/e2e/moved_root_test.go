@@ -3,7 +3,9 @@
 package e2e_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -151,5 +153,33 @@ func TestACopyOfADataDirectoryInUseIsRefused(t *testing.T) {
 	for _, id := range []string{"g", "c"} {
 		asks(t, http.StatusOK, "POST", twin.URL+"/v1/sandboxes/"+id+"/start", "")
 		same(t, id+" of the copy", stdoutOf(t, twin.URL, id, "cat /workspace/kept"), "0123456789")
+	}
+}
+
+// TestADirectoryWithoutAnIdentityIsTakenOver: an earlier version made it, whose sandboxes
+// run below a cgroup that followed from the path.
+func TestADirectoryWithoutAnIdentityIsTakenOver(t *testing.T) {
+	t.Parallel()
+	h := newReal(t, harness.Options{})
+	sum := sha256.Sum256([]byte(h.Dir))
+	identity := filepath.Join(h.Dir, "instance.json")
+	if err := os.WriteFile(identity, fmt.Appendf(nil, `{"id":"of-an-earlier-version","cgroups":"cubby-%x"}`, sum[:4]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.MustStart()
+	for id, isolation := range map[string]string{"g": "gvisor", "c": "container"} {
+		asks(t, http.StatusCreated, "POST", h.URL+"/v1/sandboxes", `{"id":"`+id+`","isolation":"`+isolation+`"}`)
+		stdoutOf(t, h.URL, id, "sleep 1000 & echo $! > /workspace/pid")
+	}
+	if err := h.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(identity); err != nil {
+		t.Fatal(err)
+	}
+	h.MustStart()
+	h.WaitReady()
+	for _, id := range []string{"g", "c"} {
+		same(t, id, stdoutOf(t, h.URL, id, "kill -0 $(cat /workspace/pid) && echo alive"), "alive\n")
 	}
 }
