@@ -114,6 +114,8 @@ func places() map[string]place {
 		"internal/storage/local":         {layer: 3, by: []string{"internal/daemon"}},
 		"internal/backup/take":           {layer: 4, only: []string{"internal/backup", "internal/errs", "internal/sandbox", "internal/store"}, by: []string{"internal/daemon"}},
 
+		"internal/core/live/activity": {only: []string{"internal/sandbox"}, by: []string{"internal/core/live"}},
+
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.
 		"internal/core/budget":     {layer: 4},

@@ -156,7 +156,7 @@ func (e *Exec) finish(exit sandbox.Exit, at time.Time) {
 	e.mu.Unlock()
 	// Before anybody hears of the end: what is no use any more was one just now.
 	if e.service == nil {
-		e.run.activity.used()
+		e.run.activity.Used()
 	}
 	if finishErr != nil {
 		s.cfg.Log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)

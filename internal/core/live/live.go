@@ -151,9 +151,7 @@ func (s *Sandboxes) Takes(box sandbox.UID) bool {
 	if r == nil {
 		return false
 	}
-	r.activity.mu.Lock()
-	defer r.activity.mu.Unlock()
-	return !r.activity.leaving
+	return !r.activity.Leaves()
 }
 
 // All returns what runs now.

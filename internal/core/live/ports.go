@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/live/activity"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -88,9 +89,9 @@ func Ends(r *Run) bool { return r.execs.endingNow() != nil }
 // Connect opens a stream to a port on the loopback of what runs. By itself it is
 // no use. Exhausted when there are too many.
 func Connect(ctx context.Context, r *Run, port int) (net.Conn, error) {
-	closed, ok := r.activity.connect()
+	closed, ok := r.activity.Connect()
 	if !ok {
-		return nil, errs.E(errs.Exhausted, "%d connections to ports of this sandbox are open", maxPortConns).RetryAfter(time.Second)
+		return nil, errs.E(errs.Exhausted, "%d connections to ports of this sandbox are open", activity.MaxPortConns).RetryAfter(time.Second)
 	}
 	conn, err := r.Guest.DialPort(ctx, port)
 	if err != nil {

@@ -200,7 +200,7 @@ func (qs *queues) add(x sandbox.Exec, keep bool) *Ending {
 		return end
 	}
 	qs.requeue(x, keep)
-	qs.run.activity.used()
+	qs.run.activity.Used()
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live/activity"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
@@ -33,7 +34,7 @@ type Run struct {
 
 	s        *Sandboxes
 	spec     atomic.Pointer[sandbox.Spec]
-	activity *activity
+	activity *activity.Activity
 	execs    *execs
 	queues   *queues
 	out      *outbound
@@ -91,7 +92,7 @@ func (s *Sandboxes) publish(r *Run) {
 func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 	r := &Run{
 		UID: b.UID, ID: b.ID, Tenant: b.Tenant, Handle: driver.Handle(b.Handle), began: b.StartedAt,
-		s: s, activity: newActivity(s.cfg.Now, s.cfg.Uptime, b), dead: make(chan struct{}), left: make(chan struct{}),
+		s: s, activity: activity.New(s.cfg.Now, s.cfg.Uptime, b), dead: make(chan struct{}), left: make(chan struct{}),
 	}
 	r.SetSpec(b.Spec)
 	r.ctx, r.cancel = context.WithCancel(s.cfg.Gate.Context())
@@ -110,7 +111,7 @@ func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 
 // SetSpec makes an update hold for what runs. The caller holds the sandbox's
 // lock.
-func (r *Run) SetSpec(spec sandbox.Spec) { r.activity.setSpec(r.spec.Swap(&spec), &spec) }
+func (r *Run) SetSpec(spec sandbox.Spec) { r.activity.SetSpec(r.spec.Swap(&spec), &spec) }
 
 // Spec is the sandbox's, as it is now.
 func (r *Run) Spec() sandbox.Spec { return *r.spec.Load() }
@@ -122,7 +123,7 @@ func (r *Run) End(e Ending) { r.execs.end(e) }
 // GoOn takes back an end that did not happen, and a [Run.Leave].
 func (r *Run) GoOn() {
 	r.execs.goOn()
-	r.activity.stay()
+	r.activity.Stay()
 }
 
 // Finish is called once the sandbox does not run any more, after End. It
@@ -200,7 +201,7 @@ func (r *Run) sleep(d time.Duration) {
 // Touch notes that somebody uses the sandbox. The store hears of it now and
 // then.
 func (r *Run) Touch(ctx context.Context) {
-	at, due := r.activity.touch()
+	at, due := r.activity.Touch()
 	if !due {
 		return
 	}
@@ -212,7 +213,7 @@ func (r *Run) Touch(ctx context.Context) {
 // open counts a stream that keeps the sandbox in use until it is closed. It
 // reports false when the run is suspended: there will be another.
 func (r *Run) open(ctx context.Context) (closed func(), ok bool) {
-	left, ok := r.activity.open()
+	left, ok := r.activity.Open()
 	if !ok {
 		return nil, false
 	}
@@ -224,10 +225,13 @@ func (r *Run) open(ctx context.Context) (closed func(), ok bool) {
 }
 
 // LastActive tells when the sandbox was used last.
-func (r *Run) LastActive() time.Time { return r.activity.last() }
+func (r *Run) LastActive() time.Time { return r.activity.Last() }
 
 // Running tells how many execs run.
 func (r *Run) Running() int { return r.execs.count() }
+
+// Attention is how much a running sandbox is used.
+type Attention = activity.Attention
 
 // Attention tells how much the sandbox is used. The program of a terminal does
 // not count by itself: who looks at it does, and so does what it prints.
@@ -235,7 +239,7 @@ func (r *Run) Attention() Attention {
 	// In this order: what waits no more runs, and what does not run any more was
 	// used just now.
 	inUse := r.queues.busy() || r.execs.busy()
-	return r.activity.attention(inUse)
+	return r.activity.Attention(inUse)
 }
 
 func errEnding() error { return errs.E(errs.WrongState, "the sandbox is ending") }

@@ -46,12 +46,12 @@ func (r *Run) Suspend(force bool) error {
 // it waits for the holder of its lock. Without force it is errs.InUse, and nothing
 // has changed, while somebody uses the sandbox.
 func (r *Run) Leave(force bool) error {
-	if !r.activity.leave(force) {
+	if !r.activity.Leave(force) {
 		return errInUse()
 	}
 	// Nobody comes in any more, so what is not busy stays so.
 	if !force && (r.execs.busy() || r.queues.busy()) {
-		r.activity.stay()
+		r.activity.Stay()
 		return errInUse()
 	}
 	return nil

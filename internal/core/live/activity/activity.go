@@ -1,4 +1,6 @@
-package live
+// Package activity says how much a running sandbox is used: when it was used last,
+// how many use it now, and how long its lease is. It knows no store and no commands.
+package activity
 
 import (
 	"sync"
@@ -23,8 +25,8 @@ type Attention struct {
 	InUse  bool          // a command, a transfer or a viewer is there now
 }
 
-// activity is when a sandbox was used last, and how many use it now.
-type activity struct {
+// Activity is when a sandbox was used last, and how many use it now.
+type Activity struct {
 	now    func() time.Time
 	uptime func() time.Duration
 
@@ -33,13 +35,14 @@ type activity struct {
 	up        time.Duration // uptime then; guarded by mu
 	touched   time.Duration // uptime of what the store knows; guarded by mu
 	leaseEnds time.Duration // uptime at which the spec's lease is over; guarded by mu
-	streams   int           // open files, dials and watches; guarded by mu
+	streams   int           // Open files, dials and watches; guarded by mu
 	conns     int           // connections to ports; guarded by mu
 	leaving   bool          // no stream is opened any more; guarded by mu
 }
 
-func newActivity(now func() time.Time, uptime func() time.Duration, b sandbox.Sandbox) *activity {
-	a := &activity{now: now, uptime: uptime, at: b.LastActiveAt}
+// New is the activity of a sandbox whose run begins.
+func New(now func() time.Time, uptime func() time.Duration, b sandbox.Sandbox) *Activity {
+	a := &Activity{now: now, uptime: uptime, at: b.LastActiveAt}
 	a.up = uptime() - unusedAtReturn(b.Spec, now(), b.LastActiveAt)
 	a.touched = a.up
 	return a
@@ -56,8 +59,8 @@ func unusedAtReturn(spec sandbox.Spec, now, lastActive time.Time) time.Duration 
 	return unused
 }
 
-// setSpec takes over the lease of a spec; was is the one before, nil for none.
-func (a *activity) setSpec(was, is *sandbox.Spec) {
+// SetSpec takes over the lease of a spec; was is the one before, nil for none.
+func (a *Activity) SetSpec(was, is *sandbox.Spec) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if was != nil && is.KeptUntil.Equal(was.KeptUntil) {
@@ -69,8 +72,8 @@ func (a *activity) setSpec(was, is *sandbox.Spec) {
 	}
 }
 
-// touch notes a use of this moment. The store is to hear of it when it is due.
-func (a *activity) touch() (at time.Time, due bool) {
+// Touch notes a use of this moment. The store is to hear of it when it is due.
+func (a *Activity) Touch() (at time.Time, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at, a.up = a.now(), a.uptime()
@@ -80,15 +83,15 @@ func (a *activity) touch() (at time.Time, due bool) {
 	return a.at, due
 }
 
-// used is a touch of which the store need not hear.
-func (a *activity) used() {
+// Used is a Touch of which the store need not hear.
+func (a *Activity) Used() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at, a.up = a.now(), a.uptime()
 }
 
-// open counts a stream until it is closed, once. It reports false after leave.
-func (a *activity) open() (closed func(), ok bool) {
+// Open counts a stream until it is closed, once. It reports false after Leave.
+func (a *Activity) Open() (closed func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.leaving {
@@ -103,16 +106,16 @@ func (a *activity) open() (closed func(), ok bool) {
 	}, true
 }
 
-// maxPortConns bounds the connections to the ports of one sandbox: the agent has
+// MaxPortConns bounds the connections to the ports of one sandbox: the agent has
 // some 250 more, and whoever visits a port is not to keep the others from them.
-const maxPortConns = 512
+const MaxPortConns = 512
 
-// connect counts a connection to a port until it is closed. It reports false when
+// Connect counts a connection to a port until it is closed. It reports false when
 // there are too many.
-func (a *activity) connect() (closed func(), ok bool) {
+func (a *Activity) Connect() (closed func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.conns >= maxPortConns {
+	if a.conns >= MaxPortConns {
 		return nil, false
 	}
 	a.conns++
@@ -123,9 +126,9 @@ func (a *activity) connect() (closed func(), ok bool) {
 	}), true
 }
 
-// leave refuses streams from now on. It reports false, and does nothing, when
+// Leave refuses streams from now on. It reports false, and does nothing, when
 // there are some and force does not say that they may break.
-func (a *activity) leave(force bool) bool {
+func (a *Activity) Leave(force bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.streams > 0 && !force {
@@ -135,21 +138,29 @@ func (a *activity) leave(force bool) bool {
 	return true
 }
 
-// stay takes leave back.
-func (a *activity) stay() {
+// Stay takes Leave back.
+func (a *Activity) Stay() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leaving = false
 }
 
-func (a *activity) last() time.Time {
+// Leaves reports whether streams are refused.
+func (a *Activity) Leaves() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leaving
+}
+
+// Last is when the sandbox was used last.
+func (a *Activity) Last() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.at
 }
 
-// attention completes what else is there.
-func (a *activity) attention(inUse bool) Attention {
+// Attention is how much the sandbox is used, where inUse says that something else uses it.
+func (a *Activity) Attention(inUse bool) Attention {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.uptime()
