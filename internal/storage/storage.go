@@ -60,6 +60,9 @@
 // and go on by themselves when there is room again. Reading and removing always
 // go on. [Pressure] hears of both.
 //
+// A host that fills up faster than that, or whose disk fails, makes the file system
+// of a disk stop writing: [Health] tells which, and [OnFault] hears of it.
+//
 // # Faults
 //
 // They are returned, and none is kept: a disk that could not be unmounted is one
@@ -164,6 +167,7 @@ func CheckSnapshotName(name string) error {
 // Storage is a set of disks. It is safe for concurrent use; acts on one disk
 // wait for each other.
 type Storage interface {
+	Health
 	// Admit says whether a disk may be made or brought up now. It is
 	// errs.Exhausted, with a time to try again, while the host has less room
 	// than the operator wants to keep.

@@ -103,21 +103,22 @@ func loopOf(mnt string) (file string, ok bool) {
 	return fmt.Sprintf("/sys/dev/block/%d:%d/loop/backing_file", loopMajor, unix.Minor(st.Dev)), true
 }
 
-// attach gives an image a loop device, or the one that it has: two devices on
-// one image would be two file systems on the same blocks. The caller closes
+// attach gives an image a loop device, or again the one that it has: two devices
+// on one image would be two file systems on the same blocks. The caller closes
 // it; a device that nobody opened or mounted then clears itself.
-func attach(image string) (*os.File, error) {
+func attach(image string) (dev *os.File, again bool, err error) {
 	f, err := openImage(image)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer f.Close()
 	if onlyOpen(f) {
-		return configure(f)
+		dev, err = configure(f)
+		return dev, false, err
 	}
 	loops, err := loopsBelow(image)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, l := range loops {
 		dev, err := os.OpenFile("/dev/"+l.name, os.O_RDWR, 0)
@@ -125,11 +126,12 @@ func attach(image string) (*os.File, error) {
 			continue
 		}
 		if same, err := backs(dev, f); err == nil && same {
-			return dev, nil
+			return dev, true, nil
 		}
 		dev.Close()
 	}
-	return configure(f)
+	dev, err = configure(f)
+	return dev, false, err
 }
 
 func openImage(image string) (*os.File, error) {

@@ -54,13 +54,13 @@ func TestWhoHasAnImageOpen(t *testing.T) {
 		want("open elsewhere", 0, false)
 		other.Close()
 	}
-	first, err := attach(image)
+	first, _, err := attach(image)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
 	want("attached", 1, false)
-	second, err := attach(image)
+	second, _, err := attach(image)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // Config says where disks live and how much of the host they may use.
@@ -64,6 +65,8 @@ type Config struct {
 	Now   func() time.Time
 	// OnPressure is told when disks are frozen and thawed.
 	OnPressure storage.Pressure
+	// OnFault is told of disks that cannot be written to any more, and of their end.
+	OnFault storage.OnFault
 }
 
 // Disks is the set of all disks below one directory. It is safe for concurrent
@@ -76,15 +79,19 @@ type Disks struct {
 	locks   keylock.Locks
 	pool    pool
 	uses    uses
+	// troubles logs what its loops meet again and again.
+	troubles *telemetry.Troubles
 	// startWait is what containers that are just starting may take to let go of the
 	// mounts that they have copied.
 	startWait time.Duration
 
 	mu       sync.Mutex
 	frozen   bool
-	frozenAt map[sandbox.UID]bool // guarded by mu: disks that this process froze
-	copying  map[sandbox.UID]bool // guarded by mu: disks that are held still while they are copied
-	promised int64                // guarded by mu: sum of all disks' sizes, and of what snapshots take
+	frozenAt map[sandbox.UID]bool          // guarded by mu: disks that this process froze
+	severed  map[sandbox.UID]bool          // guarded by mu: disks that are shut down, to be removed
+	faults   map[sandbox.UID]storage.Fault // guarded by mu
+	copying  map[sandbox.UID]bool          // guarded by mu: disks that are held still while they are copied
+	promised int64                         // guarded by mu: sum of all disks' sizes, and of what snapshots take
 }
 
 var _ storage.Storage = (*Disks)(nil)
@@ -108,6 +115,9 @@ func New(cfg Config) (*Disks, error) {
 	if cfg.OnPressure == nil {
 		cfg.OnPressure = func(bool, int64) {}
 	}
+	if cfg.OnFault == nil {
+		cfg.OnFault = func(storage.Fault, bool) {}
+	}
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, poolName), 0o700); err != nil {
 		return nil, fmt.Errorf("make the disk directory: %w", err)
 	}
@@ -126,7 +136,10 @@ func New(cfg Config) (*Disks, error) {
 		cfg:       cfg,
 		format:    semaphore.NewWeighted(maxFormats),
 		startWait: startWait,
+		troubles:  telemetry.NewTroubles(cfg.Log, cfg.Now),
 		frozenAt:  map[sandbox.UID]bool{},
+		severed:   map[sandbox.UID]bool{},
+		faults:    map[sandbox.UID]storage.Fault{},
 		copying:   map[sandbox.UID]bool{},
 	}
 	if d.mkfs, d.loopErr = probe(); cfg.Plain {
@@ -272,11 +285,17 @@ func (d *Disks) booked(uid sandbox.UID) (size, snapshots int64) {
 	return d.bytes(uid), snapshots
 }
 
-// forget drops what is known of a freeze: an unmount thaws by itself.
+// forget drops what is known of a mount that is about to end: an unmount thaws by
+// itself.
 func (d *Disks) forget(uid sandbox.UID) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	delete(d.frozenAt, uid)
+	fault, was := d.faults[uid]
+	delete(d.faults, uid)
+	d.mu.Unlock()
+	if was {
+		d.cfg.OnFault(fault, true)
+	}
 }
 
 // Remove deletes a disk, or what is left of one, and says how many bytes of
@@ -298,6 +317,10 @@ func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err e
 	}
 	d.unpromise(size + snapshots)
 	d.uses.drop(uid)
+	d.mu.Lock()
+	delete(d.severed, uid)
+	d.mu.Unlock()
+	d.troubles.Forget(string(uid))
 	return freed, nil
 }
 

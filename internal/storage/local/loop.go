@@ -35,11 +35,19 @@ func mountImage(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	dev, err := attach(image)
+	dev, again, err := attach(image)
 	if err != nil {
 		return err
 	}
-	return mountDevice(ctx, dev, dir, faulty)
+	if err := mountDevice(ctx, dev, dir, faulty && !again); err != nil || !again {
+		return err
+	}
+	// Alive where nobody sees it, it is as it was: a repair needs its end.
+	if broken, err := brokenMounts(dir); err != nil || len(broken) > 0 {
+		return errors.Join(errs.E(errs.Unavailable, "the sandbox's disk cannot be written to, and is still in use").
+			Hint("try again when everything that used it has ended").RetryAfter(time.Second).Because(err), unmountDir(dir))
+	}
+	return nil
 }
 
 // mountNew is mountImage for an image that nobody can have attached before.

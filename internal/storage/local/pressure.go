@@ -69,6 +69,7 @@ func (d *Disks) isFrozen() bool {
 func (d *Disks) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.keepPool(ctx) })
+	wg.Go(func() { d.watchFaults(ctx) })
 	d.watch(ctx)
 	wg.Wait()
 	if err := d.rest(context.WithoutCancel(ctx), d.cfg.Now()); err != nil {
@@ -108,8 +109,8 @@ func (d *Disks) watch(ctx context.Context) {
 // check looks at the host once, acts, and says when to look again.
 func (d *Disks) check() time.Duration {
 	s, err := hostdisk.Measure(d.cfg.Dir)
+	d.troubles.Note("the host's free space is unknown", "", err)
 	if err != nil {
-		d.cfg.Log.Warn("the host's free space is unknown", "err", err)
 		return calmInterval
 	}
 	frozen := d.isFrozen()
@@ -175,8 +176,8 @@ const maxFreezes = 256
 // many it froze.
 func (d *Disks) freezeAll() int {
 	uids, err := d.List()
+	d.troubles.Note("disks cannot be frozen", "", err)
 	if err != nil {
-		d.cfg.Log.Warn("disks cannot be frozen", "err", err)
 		return 0
 	}
 	var (
@@ -187,7 +188,9 @@ func (d *Disks) freezeAll() int {
 	)
 	for _, uid := range uids {
 		d.mu.Lock()
-		done := d.frozenAt[uid]
+		// What cannot be written to needs no freeze.
+		_, faulty := d.faults[uid]
+		done := d.frozenAt[uid] || d.severed[uid] || faulty
 		d.mu.Unlock()
 		if done || !mounted(d.dir(uid)) {
 			continue
@@ -195,8 +198,9 @@ func (d *Disks) freezeAll() int {
 		slot <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slot }()
-			if err := d.freeze(uid); err != nil {
-				d.cfg.Log.Warn("a disk cannot be frozen", "disk", string(uid), "err", err)
+			err := d.freeze(uid)
+			d.troubles.Note("a disk cannot be frozen", string(uid), err)
+			if err != nil {
 				return
 			}
 			mu.Lock()
@@ -212,7 +216,10 @@ func (d *Disks) freezeAll() int {
 // unmount passes between.
 func (d *Disks) freeze(uid sandbox.UID) error {
 	defer d.locks.Wait(string(uid))()
-	if !mounted(d.dir(uid)) {
+	d.mu.Lock()
+	severed := d.severed[uid]
+	d.mu.Unlock()
+	if severed || !mounted(d.dir(uid)) {
 		return nil
 	}
 	// Known before it is done: a thaw that is not needed does no harm.

@@ -40,7 +40,7 @@ func smallHost(t *testing.T, bytes int64) string {
 	if err := os.Mkdir(mnt, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dev, err := attach(image)
+	dev, _, err := attach(image)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,9 @@ type uses struct {
 
 // use is that of one disk. One without users lingers until it is taken out.
 type use struct {
-	users map[sandbox.UID]*user
-	last  time.Time // when its files were last used
+	users  map[sandbox.UID]*user
+	shared bool      // somebody has it beside its own
+	last   time.Time // when its files were last used
 }
 
 type user struct {
@@ -72,10 +73,12 @@ func (u *uses) linger(uid sandbox.UID, now time.Time) {
 }
 
 // run counts a sandbox that runs. It reports whether it did not before.
-func (u *uses) run(uid, by sandbox.UID) (began bool) {
+func (u *uses) run(uid, by sandbox.UID, shared bool) (began bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	user := u.of(uid).by(by)
+	disk := u.of(uid)
+	disk.shared = disk.shared || shared
+	user := disk.by(by)
 	began = !user.runs
 	user.runs = true
 	return began
@@ -169,23 +172,23 @@ func (d *Disks) InUse(uid sandbox.UID) bool { return d.uses.inUse(uid) }
 // Attach mounts the disks of a sandbox until Detach.
 func (d *Disks) Attach(ctx context.Context, use storage.Use) (m storage.Mounts, err error) {
 	var began bool
-	m.Own, began, err = d.attachOne(ctx, use.Own, use.User)
+	m.Own, began, err = d.attachOne(ctx, use.Own, use.User, false)
 	if err != nil || use.Shared == "" {
 		return m, err
 	}
-	m.Shared, _, err = d.attachOne(ctx, use.Shared, use.User)
+	m.Shared, _, err = d.attachOne(ctx, use.Shared, use.User, true)
 	if err != nil && began {
 		d.uses.endRun(use.Own, use.User) // it stays mounted until Rest
 	}
 	return m, err
 }
 
-func (d *Disks) attachOne(ctx context.Context, uid, by sandbox.UID) (disk storage.Disk, began bool, err error) {
+func (d *Disks) attachOne(ctx context.Context, uid, by sandbox.UID, shared bool) (disk storage.Disk, began bool, err error) {
 	defer d.locks.Wait(string(uid))()
 	if disk, err = d.mount(ctx, uid); err != nil {
 		return disk, false, err
 	}
-	return disk, d.uses.run(uid, by), nil
+	return disk, d.uses.run(uid, by, shared), nil
 }
 
 // Detach ends what a sandbox attached, and unmounts what nobody else uses.
