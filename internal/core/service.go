@@ -54,6 +54,7 @@ type Metrics interface {
 	live.Metrics
 	Create(isolation, result string, d time.Duration)
 	DiskPressure(frozen bool, free int64)
+	DiskFault(over bool)
 }
 
 // Images is what is needed of the image store. *image.Store is one.
@@ -233,7 +234,7 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.live = live.New(live.Config{
 		Store: cfg.Store, Driver: cfg.Driver, Journals: cfg.Journals, Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
 		Log: cfg.Log, Metrics: cfg.Metrics, Now: cfg.Now, Uptime: cfg.Uptime,
-		Admit: cfg.Disks.Admit, Egress: cfg.Egress, Commands: cfg.Sandboxes.Caps.Commands,
+		Admit: cfg.Disks.Admit, Writable: cfg.Disks.Writable, Examine: cfg.Disks.Examine, Egress: cfg.Egress, Commands: cfg.Sandboxes.Caps.Commands,
 		Operations: live.Operations{
 			"git":      program.GitOperation(cfg.Journals),
 			"packages": program.PackagesOperation(cfg.Journals),
@@ -355,12 +356,25 @@ func (s *Service) DiskPressure(frozen bool, free int64) {
 	s.recorder.Note(context.Background(), event.New("", "", p))
 }
 
+// DiskFault is what the storage tells when a disk cannot be written to any more, and
+// when that is over.
+func (s *Service) DiskFault(f storage.Fault, over bool) {
+	s.cfg.Metrics.DiskFault(over)
+	if over {
+		return
+	}
+	for _, user := range f.Users {
+		s.recorder.Note(context.Background(), event.New(user, "", event.DiskFault{Shared: f.Shared, Reason: f.Reason()}))
+	}
+}
+
 type noMetrics struct{}
 
 func (noMetrics) Create(string, string, time.Duration) {}
 func (noMetrics) Exec(string, time.Duration)           {}
 func (noMetrics) Egress(bool, string)                  {}
 func (noMetrics) DiskPressure(bool, int64)             {}
+func (noMetrics) DiskFault(bool)                       {}
 func (noMetrics) EgressUnlisted()                      {}
 
 func (noMetrics) EgressEnded(string, string, time.Duration) {}

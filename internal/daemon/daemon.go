@@ -49,6 +49,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -226,6 +227,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	d.disks, err = local.New(local.Config{
 		Dir: dirs.disks, Pool: d.cfg.DiskPool, Reserve: int64(d.cfg.DiskReserve), Overcommit: d.cfg.DiskOvercommit,
 		PoolBytes: poolBytes(o.defaults, int64(d.cfg.JournalPerBox)), Plain: o.plainDisks, Log: d.log, Now: time.Now, OnPressure: pressure,
+		OnFault: func(f storage.Fault, over bool) { d.core.DiskFault(f, over) },
 	})
 	if err != nil {
 		return err

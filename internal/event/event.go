@@ -34,7 +34,7 @@ func New(box sandbox.UID, actor string, p Payload) sandbox.Event {
 // statusOf is the status of an act that was over at once.
 func statusOf(p Payload) sandbox.ExecStatus {
 	switch p.(type) {
-	case Failed, Died, Denied, Frozen, Limit, KernelDeath, ServiceFail:
+	case Failed, Died, Denied, Frozen, DiskFault, Limit, KernelDeath, ServiceFail:
 		return sandbox.ExecError
 	}
 	return sandbox.ExecDone
@@ -75,7 +75,7 @@ func facts() []fact {
 		of[ServiceStart](), of[ServiceEnd](), of[ServiceFail](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](), of[FileExport](), of[FileImport](),
 		of[Allowed](), of[Denied](), of[Unlisted](), of[Lent](),
-		of[Frozen](), of[Thawed](), of[Purged](),
+		of[Frozen](), of[Thawed](), of[Purged](), of[DiskFault](), of[DiskRepair](),
 		of[KernelCreate](), of[KernelRestart](), of[KernelDelete](), of[KernelDeath](),
 		of[PortOpen](), of[PortClose](),
 	}

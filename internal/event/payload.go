@@ -40,6 +40,8 @@ const (
 	DiskFrozen       = "host.disk_frozen"
 	DiskThawed       = "host.disk_thawed"
 	DiskPurged       = "disk.purged"
+	DiskFailed       = "disk.failed"
+	DiskRepaired     = "disk.repaired"
 	KernelCreated    = "kernel.created"
 	KernelRestarted  = "kernel.restarted"
 	KernelDeleted    = "kernel.deleted"
@@ -296,6 +298,19 @@ type Thawed struct {
 	FreeBytes int64 `json:"free_bytes"`
 }
 
+// DiskFault: a disk of the sandbox is read-only, because writing to the host's disk
+// failed. What was not on the host's disk by then is lost.
+type DiskFault struct {
+	Shared bool   `json:"shared,omitempty"` // it is the disk that the tenant's sandboxes share
+	Reason string `json:"reason"`
+}
+
+// DiskRepair: the disk can be written to again. A sandbox that ran was restarted
+// for it.
+type DiskRepair struct {
+	Shared bool `json:"shared,omitempty"`
+}
+
 // Purged: a disk and what else was kept of a destroyed sandbox was removed.
 type Purged struct {
 	FreedBytes int64 `json:"freed_bytes"`
@@ -371,6 +386,8 @@ func (Unlisted) Kind() string      { return EgressUnlisted }
 func (Frozen) Kind() string        { return DiskFrozen }
 func (Thawed) Kind() string        { return DiskThawed }
 func (Purged) Kind() string        { return DiskPurged }
+func (DiskFault) Kind() string     { return DiskFailed }
+func (DiskRepair) Kind() string    { return DiskRepaired }
 
 func (Fork) Kind() string           { return SandboxForked }
 func (Rollback) Kind() string       { return SandboxRolled }

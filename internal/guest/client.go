@@ -46,7 +46,10 @@ type Client struct {
 
 // New makes a client over dial, which gives fresh connections to the agent. It
 // opens none yet.
-func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
+func New(dial func(ctx context.Context) (net.Conn, error)) *Client { return NewOnDisk(dial, Disk{}) }
+
+// NewOnDisk is [New] for the agent of a sandbox with this disk.
+func NewOnDisk(dial func(ctx context.Context) (net.Conn, error), disk Disk) *Client {
 	t := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		MaxIdleConns:        idleConns,
@@ -58,8 +61,9 @@ func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
 		// The guest's headers are read into memory.
 		MaxResponseHeaderBytes: maxHeader,
 	}
+	trips := diskBound(t, disk)
 	h := &http.Client{
-		Transport: t,
+		Transport: trips,
 		// An agent has nowhere else to send its host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -67,7 +71,7 @@ func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
 		dial:      dial,
 		transport: t,
 		http:      h,
-		rpc: guestv1connect.NewGuestServiceClient(&http.Client{Transport: shortAnswers{t}, CheckRedirect: h.CheckRedirect}, baseURL,
+		rpc: guestv1connect.NewGuestServiceClient(&http.Client{Transport: shortAnswers{trips}, CheckRedirect: h.CheckRedirect}, baseURL,
 			connect.WithAcceptCompression("gzip", nil, nil),
 			connect.WithReadMaxBytes(maxMessage)),
 	}

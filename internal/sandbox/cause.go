@@ -24,6 +24,8 @@ const (
 	// CauseMemoryLost: it slept, and its memory could not be read any more. A
 	// sandbox that runs has this one too, when it began anew for that.
 	CauseMemoryLost Cause = "memory_lost"
+	// CauseDisk: it was stopped to repair its disk, and has not been started again.
+	CauseDisk Cause = "disk"
 )
 
 // DiedPrefix begins the reason of every sandbox that died, and what is told to
@@ -37,7 +39,7 @@ func (c Cause) Died() bool { return c == CauseDied || c == CauseOOM }
 // stopped it where it was to sleep: nobody has told it to rest.
 func (c Cause) OfTheEngine() bool {
 	switch c {
-	case CauseSleep, CauseIdle, CauseMemory, CauseMemoryLost, CauseShutdown, CauseEvicted, CauseInterrupted:
+	case CauseSleep, CauseIdle, CauseMemory, CauseMemoryLost, CauseShutdown, CauseEvicted, CauseInterrupted, CauseDisk:
 		return true
 	case CauseNone, CauseRequest, CauseLifetime, CauseUndone, CauseRollback, CauseDied, CauseOOM:
 	}

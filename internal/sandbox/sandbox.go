@@ -180,9 +180,29 @@ type Sandbox struct {
 	// sandbox before. Zero: it does not run, is in use, or never idle. It is
 	// not stored.
 	IdleAt time.Time
+	// Conditions are what keeps it from working as it should. They are not stored.
+	Conditions []Condition
 	// Warnings say of one that has just begun from a memory what in it draws the
 	// random numbers of others of that memory, or lost its state. They are not stored.
 	Warnings []string
+}
+
+// ConditionType is what a [Condition] is about.
+type ConditionType string
+
+const (
+	// ConditionDiskFailed: a disk of it is read-only, because writing to the host's
+	// disk failed.
+	ConditionDiskFailed ConditionType = "disk_failed"
+	// ConditionDiskHeld: what writes to its disks waits, because the host's disk is
+	// nearly full.
+	ConditionDiskHeld ConditionType = "disk_held"
+)
+
+// Condition is something that keeps a running sandbox from working as it should.
+type Condition struct {
+	Type   ConditionType
+	Reason string // with what becomes of it, or what to do
 }
 
 // Why is why it does not run (any more).

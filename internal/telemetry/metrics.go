@@ -31,13 +31,15 @@ type Metrics struct {
 	egressUnlisted prometheus.Counter
 	diskFrozen     prometheus.Gauge
 	diskFree       prometheus.Gauge
+	disksFailed    prometheus.Gauge
+	diskFailures   prometheus.Counter
 }
 
 // NewMetrics registers all metrics, those of the Go runtime included.
 func NewMetrics(version string) *Metrics {
 	m := newMetrics(version)
 	m.registry.MustRegister(
-		m.requests, m.requestSeconds, m.creates, m.createSeconds, m.execs, m.execSeconds, m.diskFrozen, m.diskFree,
+		m.requests, m.requestSeconds, m.creates, m.createSeconds, m.execs, m.execSeconds, m.diskFrozen, m.diskFree, m.disksFailed, m.diskFailures,
 	)
 	return m
 }
@@ -86,6 +88,12 @@ func newMetrics(version string) *Metrics {
 		}),
 		diskFree: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cubby_disk_free_bytes", Help: "Free space of the file system that holds the sandboxes' disks, as last measured.",
+		}),
+		disksFailed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "cubby_disks_failed", Help: "Disks that are read-only because writing to the host's disk failed, and are not repaired yet.",
+		}),
+		diskFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cubby_disk_failures_total", Help: "Times that a disk became read-only because writing to the host's disk failed.",
 		}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -185,6 +193,18 @@ func (m *Metrics) EgressTraffic(traffic func() (open int, sent, received int64))
 			return received
 		}),
 	)
+}
+
+// DiskFault records that a disk became read-only, or that this is over.
+func (m *Metrics) DiskFault(over bool) {
+	switch {
+	case m == nil:
+	case over:
+		m.disksFailed.Dec()
+	default:
+		m.disksFailed.Inc()
+		m.diskFailures.Inc()
+	}
 }
 
 // DiskPressure records what the watch over the host's disk saw.

@@ -132,6 +132,11 @@ func (s *acts) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) 
 	}
 	by := scope.Actor(ctx)
 	keepDisk := how.keepDisk
+	if keepDisk {
+		if err := s.held(b); err != nil {
+			return 0, err
+		}
+	}
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	if how.within != nil {
@@ -165,7 +170,12 @@ func (s *acts) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) 
 			return 0, err
 		}
 	}
+	severed := func() {}
+	if !keepDisk {
+		severed = s.cfg.Disks.Sever(b.UID, b.DiskUID)
+	}
 	clean := s.tearDown(ctx, b)
+	severed()
 	if keepDisk && !clean {
 		if r != nil {
 			s.halfDestroyed(ctx, b, r)

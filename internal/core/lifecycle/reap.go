@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/repair"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -34,6 +35,7 @@ type reaper struct {
 
 	relieving atomic.Int32 // sandboxes that are being put to sleep for others
 	bounding  atomic.Bool  // somebody looks at what sleepers take of the disk
+	repairs   repair.Pace  // of disks
 
 	mu    sync.Mutex
 	busy  map[sandbox.UID]bool          // that are being ended; guarded by mu
@@ -124,11 +126,12 @@ func (s *reaper) turn(ended func(sandbox.UID, error)) (begun int) {
 		start(uid, lifetimeReason, func(ctx context.Context) error { return s.endLifetime(ctx, uid) })
 	}
 	for _, r := range s.cfg.Live.All() {
-		if over[r.UID] || idleActOf(r) == keepRunning {
+		if over[r.UID] || idleActOf(r) == keepRunning || s.cfg.Disks.Writable(r.UID) != nil {
 			continue
 		}
 		start(r.UID, "idle", func(ctx context.Context) error { return s.reapIdle(ctx, r) })
 	}
+	s.repairDisks(start)
 	s.relieve(s.cfg.Gate.Context(), start)
 	s.boundSleepers()
 	return begun

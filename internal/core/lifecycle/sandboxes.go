@@ -85,6 +85,7 @@ func (s *acts) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 	if left, bounded := untilIdle(b.Spec, r.Attention()); bounded {
 		b.IdleAt = s.cfg.Now().Add(max(0, left))
 	}
+	b.Conditions = s.conditions(b.UID)
 	return b
 }
 

@@ -68,6 +68,10 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
 	}
+	// What its programs have in hand would neither reach the disk nor the memory.
+	if err := s.cfg.Disks.Writable(b.UID); err != nil {
+		return sandbox.Sandbox{}, err
+	}
 	r := s.cfg.Live.Of(b.UID)
 	if r == nil {
 		return sandbox.Sandbox{}, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)

@@ -53,6 +53,9 @@ type Config struct {
 
 	// Admit refuses commands while the host has no room for their output.
 	Admit func() error
+	// Writable says why writes to the disks of a sandbox do not go through, as far
+	// as is known, and Examine after a look; nil when they do.
+	Writable, Examine func(box sandbox.UID) error
 	// Egress is what the proxy is made from; its OnDecision and OnEnd, if any,
 	// hear after this package.
 	Egress egress.Config

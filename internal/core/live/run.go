@@ -98,7 +98,10 @@ func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 	r.ctx, r.cancel = context.WithCancel(s.cfg.Gate.Context())
 	r.over, r.setOver = context.WithCancel(context.Background())
 	r.execs, r.queues, r.out = newExecs(r), newQueues(r), newOutbound(r)
-	r.Guest = guest.New(r.dial)
+	r.Guest = guest.NewOnDisk(r.dial, guest.Disk{
+		Writable: func() error { return s.cfg.Writable(b.UID) },
+		Examine:  func() error { return s.cfg.Examine(b.UID) },
+	})
 
 	s.cfg.Gate.Spawn(func(context.Context) { r.watch() })
 	r.out.begin()
