@@ -136,6 +136,7 @@ func places() map[string]place {
 		"internal/core/services":   {layer: 8},
 		"internal/core/tasks":      {layer: 9},
 		"internal/core/tenants":    {layer: 9},
+		"internal/core/threads":    {layer: 9},
 		"internal/core/transfer":   {layer: 8},
 		"internal/core/lifecycle":  {layer: 10},
 		"internal/core/imagebuild": {layer: 11},

@@ -15,6 +15,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/tasks"
 	"github.com/cubbyhq/cubby/internal/core/tenants"
+	"github.com/cubbyhq/cubby/internal/core/threads"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/image"
 )
@@ -29,7 +30,7 @@ func (s *Service) Sandboxes() *lifecycle.Sandboxes { return s.sandboxes }
 func (s *Service) Snapshots() *snapshot.Snapshots { return s.snapshots }
 
 // Threads is the conversations that sandboxes belong to.
-func (s *Service) Threads() *lifecycle.Threads { return s.sandboxes.Threads() }
+func (s *Service) Threads() *threads.Threads { return s.sandboxes.Threads() }
 
 // Tenants is the names that sandboxes belong to.
 func (s *Service) Tenants() *tenants.Tenants { return s.sandboxes.Tenants() }

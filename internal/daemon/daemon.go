@@ -32,6 +32,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
+	"github.com/cubbyhq/cubby/internal/core/threads"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -290,7 +291,7 @@ func (d *Daemon) sandboxSettings(o options) (lifecycle.Settings, error) {
 			All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant),
 			Commands: d.cfg.MaxCommands, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads,
 		},
-		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
+		Threads:    threads.Limits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
 		MemoryReserve: reserve, SleepDiskBytes: sleepDisk,
 		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto, Containers: containers(d.cfg), TaskProgram: o.supervisor, Host: o.host,

@@ -16,6 +16,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/threads"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -79,7 +80,7 @@ func (s *Sandboxes) Create(ctx context.Context, r CreateRequest) (sandbox.Sandbo
 type creator struct {
 	*acts
 	limits  map[admission.Interface]sandbox.Limits
-	threads *Threads
+	threads *threads.Threads
 	quotas  keylock.Locks // by tenant; held while a sandbox is counted and stored
 }
 
@@ -167,7 +168,10 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 			return b, err
 		}
 	}
-	d := s.defaultsFor(r.Spec)
+	d := s.cfg.Settings.Defaults
+	if r.Spec.Thread != "" {
+		d = s.cfg.Settings.Threads.Defaults(d)
+	}
 	if limits, ok := s.limits[r.Interface]; ok {
 		d.Limits = limits
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/core/tenants"
+	"github.com/cubbyhq/cubby/internal/core/threads"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -102,7 +103,7 @@ type Settings struct {
 	// Caps bound how many sandboxes run at once.
 	Caps admission.Caps
 	// Threads is what holds for sandboxes in a thread.
-	Threads ThreadLimits
+	Threads threads.Limits
 	// Interfaces have limits of their own for the sandboxes that are made
 	// through them; others have those of Defaults.
 	Interfaces map[admission.Interface]admission.InterfaceLimits
@@ -157,7 +158,7 @@ type Sandboxes struct {
 	*acts
 	*waker
 	creator    *creator
-	threads    *Threads
+	threads    *threads.Threads
 	reconciler *Reconciler
 	reaper     *reaper
 }
@@ -196,15 +197,17 @@ func New(cfg Config) (*Sandboxes, error) {
 		DiskBytes: settings.TenantDiskBytes, Left: a.debts.reconcileSoon,
 	})
 	a.pool = a.newPool(kinds)
-	threads := &Threads{acts: a}
+	conversations := threads.New(threads.Config{
+		Store: cfg.Store, Live: cfg.Live, Gate: cfg.Gate, Uploads: cfg.Uploads, Log: cfg.Log, Now: cfg.Now, Limits: settings.Threads, Acts: ofThread{a},
+	})
 	return &Sandboxes{
-		acts: a, waker: &waker{acts: a}, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads,
+		acts: a, waker: &waker{acts: a}, creator: &creator{acts: a, limits: limits, threads: conversations}, threads: conversations,
 		reconciler: &Reconciler{acts: a}, reaper: newReaper(a),
 	}, nil
 }
 
 // Threads is the conversations that sandboxes belong to.
-func (s *Sandboxes) Threads() *Threads { return s.threads }
+func (s *Sandboxes) Threads() *threads.Threads { return s.threads }
 
 // Tenants is the names that sandboxes belong to.
 func (s *Sandboxes) Tenants() *tenants.Tenants { return s.tenants }

@@ -15,7 +15,7 @@ func (s *creator) seat(ctx context.Context, all ...sandbox.Sandbox) (leave func(
 	if err != nil {
 		return nil, err
 	}
-	leaveThread, err := s.threads.seat(ctx, all[0])
+	leaveThread, err := s.threads.Seat(ctx, all[0])
 	if err != nil {
 		leaveTenant()
 		return nil, err

@@ -1,10 +1,15 @@
-package lifecycle
+// Package threads is the conversations that sandboxes belong to. A thread is a
+// name that sandboxes of one tenant share. It begins with its first sandbox or
+// upload and is active while it has a sandbox; what its sandboxes export is for all
+// of them. How a sandbox ends is lifecycle's, which is asked for it.
+package threads
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +17,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/keylock"
@@ -20,12 +26,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// A thread is a conversation: a name that sandboxes of one tenant have in
-// common. It begins with its first sandbox or upload and is active while it has
-// a sandbox, and what its sandboxes export is for all of them.
-
-// ThreadLimits are what holds for sandboxes in a thread and for nobody else.
-type ThreadLimits struct {
+// Limits are what holds for sandboxes in a thread and for no others.
+type Limits struct {
 	// IdleTimeout and MaxLifetime are their defaults, 0 being never; nil leaves
 	// them to those of all sandboxes. Their default idle policy is to destroy.
 	IdleTimeout *time.Duration
@@ -34,21 +36,48 @@ type ThreadLimits struct {
 	MaxActive int
 }
 
-// defaultsFor completes the spec of a create.
-func (s *creator) defaultsFor(asked sandbox.Spec) sandbox.Spec {
-	d := s.cfg.Settings.Defaults
-	if asked.Thread == "" {
-		return d
+// Defaults completes the spec of a create in a thread; all is what holds for
+// sandboxes outside of threads.
+func (l Limits) Defaults(all sandbox.Spec) sandbox.Spec {
+	all.IdlePolicy = sandbox.IdleDestroy
+	if l.IdleTimeout != nil {
+		all.IdleTimeout = *l.IdleTimeout
 	}
-	d.IdlePolicy = sandbox.IdleDestroy
-	if t := s.cfg.Settings.Threads.IdleTimeout; t != nil {
-		d.IdleTimeout = *t
+	if l.MaxLifetime != nil {
+		all.MaxLifetime = *l.MaxLifetime
 	}
-	if t := s.cfg.Settings.Threads.MaxLifetime; t != nil {
-		d.MaxLifetime = *t
-	}
-	return d
+	return all
 }
+
+// Config is what Threads needs. All fields are required unless they say otherwise.
+type Config struct {
+	Store   *store.Store
+	Live    *live.Sandboxes
+	Gate    *gate.Gate
+	Uploads *hostfiles.Uploads // nil: none are kept
+	Log     *slog.Logger
+	Now     func() time.Time
+	Limits  Limits
+	Acts    Acts
+}
+
+// Acts is what lifecycle does to the sandboxes of threads.
+type Acts interface {
+	// SandboxesOf returns the sandboxes of a thread that are neither failed nor
+	// destroyed, newest first.
+	SandboxesOf(ctx context.Context, tenant, thread string) ([]sandbox.Sandbox, error)
+	// Admits is the error that a create of b would have now for want of room.
+	Admits(b sandbox.Sandbox) error
+	// DestroyOnly destroys this incarnation, and not a later one with the same id.
+	// When it is destroyed already that is no error.
+	DestroyOnly(ctx context.Context, b sandbox.Sandbox) error
+	// DestroyUnused is DestroyOnly for a sandbox that unused accepts as it is by
+	// then. It reports false when unused refuses it, or when another act holds its lock.
+	DestroyUnused(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, unused func(sandbox.Sandbox) bool) (bool, error)
+}
+
+// New returns the threads that the store knows.
+func New(cfg Config) *Threads { return &Threads{cfg: cfg} }
 
 // Thread is a thread that has sandboxes.
 type Thread struct {
@@ -61,7 +90,7 @@ type Thread struct {
 
 // Threads is the conversations of the callers' tenants.
 type Threads struct {
-	*acts
+	cfg   Config
 	seats keylock.Locks // by tenant; held by whoever makes a thread active
 }
 
@@ -84,11 +113,7 @@ func (s *Threads) Sandboxes(ctx context.Context, thread string) ([]sandbox.Sandb
 	if err := checkThread(thread); err != nil {
 		return nil, err
 	}
-	live, err := s.live(ctx, auth.From(ctx).Tenant, thread)
-	for i := range live {
-		live[i] = s.upToDate(live[i])
-	}
-	return live, err
+	return s.cfg.Acts.SandboxesOf(ctx, auth.From(ctx).Tenant, thread)
 }
 
 func checkThread(thread string) error {
@@ -98,18 +123,12 @@ func checkThread(thread string) error {
 	return sandbox.ValidateThread(thread)
 }
 
-func (s *Threads) live(ctx context.Context, tenant, thread string) ([]sandbox.Sandbox, error) {
-	q := liveRows
-	q.Tenant, q.Thread = &tenant, thread
-	return s.rows(ctx, q)
-}
-
-// seat makes sure that b's thread is or may become an active one, and
+// Seat makes sure that b's thread is or may become an active one, and
 // that nobody else's does until leave: the row has to be stored by then. When
 // there are as many as may be, the one that was unused longest and in which
 // nothing happens now is destroyed; OverQuota when there is none.
-func (s *Threads) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
-	most := s.cfg.Settings.Threads.MaxActive
+func (s *Threads) Seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+	most := s.cfg.Limits.MaxActive
 	if b.Spec.Thread == "" || most <= 0 {
 		return func() {}, nil
 	}
@@ -131,7 +150,7 @@ func (s *Threads) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), er
 		return unlock, nil
 	}
 	// Nobody is evicted for a sandbox that cannot be made anyway.
-	if err := s.admission.Check(b); err != nil {
+	if err := s.cfg.Acts.Admits(b); err != nil {
 		return nil, err
 	}
 	return unlock, s.evict(ctx, b.Tenant, threads, len(threads)-most+1)
@@ -148,7 +167,7 @@ type unusedThread struct {
 func (s *Threads) evict(ctx context.Context, tenant string, threads []store.Thread, n int) error {
 	var unused []unusedThread
 	for _, t := range threads {
-		live, err := s.live(ctx, tenant, t.Name)
+		live, err := s.cfg.Acts.SandboxesOf(ctx, tenant, t.Name)
 		if err != nil {
 			return err
 		}
@@ -170,7 +189,7 @@ func (s *Threads) evict(ctx context.Context, tenant string, threads []store.Thre
 		}
 	}
 	if n > 0 {
-		return errs.E(errs.OverQuota, "all %d active threads are in use", s.cfg.Settings.Threads.MaxActive).
+		return errs.E(errs.OverQuota, "all %d active threads are in use", s.cfg.Limits.MaxActive).
 			Hint("destroy a thread; the operator's bound is max-active-threads").RetryAfter(admission.CapacityRetry)
 	}
 	return nil
@@ -199,37 +218,18 @@ func (s *Threads) isUnused(u *unusedThread) bool {
 
 // evictOne destroys a thread unless somebody comes to use it.
 func (s *Threads) evictOne(ctx context.Context, tenant string, u unusedThread) (gone bool, err error) {
+	why := sandbox.Why{Cause: sandbox.CauseEvicted, Reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Limits.MaxActive)}
 	for _, b := range u.sandboxes {
-		unlock, free := s.ids.TryLock(b.ID.Key())
-		if !free {
-			return false, nil
-		}
-		err := func() error {
-			defer unlock()
-			now, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
-			if err != nil || !now.State.Live() {
-				return err
-			}
-			if !s.isUnused(&unusedThread{sandboxes: []sandbox.Sandbox{now}}) {
-				return errInUse
-			}
-			_, err = s.destroy(ctx, now, destruction{why: sandbox.Why{
-				Cause: sandbox.CauseEvicted, Reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Settings.Threads.MaxActive),
-			}})
-			return err
-		}()
-		if errors.Is(err, errInUse) {
-			return false, nil
-		}
-		if err != nil {
+		gone, err := s.cfg.Acts.DestroyUnused(ctx, b, why, func(now sandbox.Sandbox) bool {
+			return s.isUnused(&unusedThread{sandboxes: []sandbox.Sandbox{now}})
+		})
+		if !gone || err != nil {
 			return false, err
 		}
 	}
 	s.removeUploads(tenant, u.name)
 	return true, nil
 }
-
-var errInUse = errs.E(errs.Conflict, "the sandbox is in use")
 
 func (s *Threads) removeUploads(tenant, thread string) {
 	if s.cfg.Uploads == nil {
@@ -281,7 +281,7 @@ const destroyAtOnce = 4
 
 func (s *Threads) destroyAll(ctx context.Context, thread string) (n int, err error) {
 	tenant := auth.From(ctx).Tenant
-	live, err := s.live(ctx, tenant, thread)
+	live, err := s.cfg.Acts.SandboxesOf(ctx, tenant, thread)
 	if err != nil {
 		return 0, err
 	}
@@ -292,7 +292,7 @@ func (s *Threads) destroyAll(ctx context.Context, thread string) (n int, err err
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			results[i] = s.destroyOne(ctx, b)
+			results[i] = s.cfg.Acts.DestroyOnly(ctx, b)
 		})
 	}
 	group.Wait()
@@ -312,26 +312,6 @@ func (s *Threads) destroyAll(ctx context.Context, thread string) (n int, err err
 	return n, nil
 }
 
-// destroyOne destroys an incarnation and not whoever has its id then.
-func (s *Threads) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
-	stop := s.cutInstallation(ctx, b)
-	unlock, err := s.ids.Lock(ctx, b.ID.Key())
-	stop()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	b, err = s.cfg.Store.SandboxByUID(ctx, b.UID)
-	if errors.Is(err, errs.NotFound) || err == nil && !b.State.Live() {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = s.destroy(ctx, b, destruction{why: requested()})
-	return err
-}
-
 // Upload stores a file of a thread, from which its sandboxes can import it.
 // Unsupported where the daemon keeps none.
 func (s *Threads) Upload(ctx context.Context, thread, name string, r io.Reader) (hostfiles.Upload, error) {
@@ -347,7 +327,7 @@ func (s *Threads) Upload(ctx context.Context, thread, name string, r io.Reader) 
 // SweepUploads removes uploads of threads that have no sandbox and were not
 // used for as long as a thread's sandboxes may live.
 func (s *Threads) SweepUploads(ctx context.Context) {
-	age := s.cfg.Settings.Threads.MaxLifetime
+	age := s.cfg.Limits.MaxLifetime
 	if s.cfg.Uploads == nil || age == nil || *age <= 0 {
 		return
 	}
