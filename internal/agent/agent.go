@@ -116,9 +116,10 @@ type Service struct {
 	reading *room         // of those who are shown states
 	threads keylock.Locks // by uid: who decides which run goes on
 
-	opened, ended chan struct{} // what an earlier daemon left is taken up; nothing begins any more
-	work          sync.WaitGroup
-	draining      atomic.Bool
+	*opening
+	ended    chan struct{} // closed when nothing begins any more
+	work     sync.WaitGroup
+	draining atomic.Bool
 
 	mu     sync.Mutex
 	active map[sandbox.UID]*execution // by thread; guarded by mu
@@ -137,7 +138,7 @@ func New(c Config) *Service {
 	return &Service{
 		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
 		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory),
-		opened: make(chan struct{}), ended: make(chan struct{}),
+		opening: newOpening(), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}
 }
@@ -151,11 +152,11 @@ func unbound(n int) int {
 }
 
 // Run takes up the runs that an earlier daemon left, and keeps everything going until
-// ctx ends. Runs that go on then are left to the next daemon.
+// ctx ends. Runs that go on then are left to the next daemon. While the store does not
+// work it tries again: it never returns before ctx ends, and always nil.
 func (s *Service) Run(ctx context.Context) error {
-	err := s.takeUp(context.WithoutCancel(ctx))
-	if err == nil {
-		close(s.opened)
+	if s.takeUp(ctx) {
+		s.open()
 		s.work.Go(s.endAbandoned)
 		s.sweepUntil(ctx)
 	}
@@ -169,23 +170,12 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.work.Wait()
-	return err
+	return nil
 }
 
 // Drain is called before doors cut off those who follow runs because the daemon stops:
 // from now on nobody who leaves ends a run by that. They come back to the next daemon.
 func (s *Service) Drain() { s.draining.Store(true) }
-
-// enter waits until runs may begin.
-func (s *Service) enter(ctx context.Context) error {
-	select {
-	case <-s.opened:
-	case <-s.ended:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return s.stopping()
-}
 
 // ownerOf points to owner, for queries.
 func ownerOf(ctx context.Context) *string {

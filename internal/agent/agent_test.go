@@ -96,6 +96,7 @@ type world struct {
 	url     string // of a database in place of SQLite
 	log     *slog.Logger
 	returns time.Duration // how long clients of an earlier daemon are waited for
+	opened  func()        // is called when the store of a daemon is open, if it is not nil
 
 	mu sync.Mutex
 }
@@ -171,6 +172,9 @@ func (w *world) daemon() (s *agent.Service, stop func()) {
 	journals, err := journal.Open(filepath.Join(w.dir, "agent"), journal.Limits{PerExec: 1 << 20})
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.opened != nil {
+		w.opened()
 	}
 	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log, Returning: w.returns})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))

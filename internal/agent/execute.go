@@ -54,13 +54,14 @@ func (s *Service) perform(ctx context.Context, e *execution, again bool) (conver
 	if err := e.rec.Tell(conversation.Event{Time: s.cfg.Now(), Begun: &conversation.Begun{RunID: e.run.ID, ThreadID: e.thread.ID, Attempt: attempt}}); err != nil {
 		return none, err
 	}
-	if err := s.cfg.Store.ChangeRunAndThread(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread) error {
-		r.Status, t.Status, t.Error = conversation.RunRunning, conversation.ThreadBusy, nil
-		return nil
-	}); err != nil {
+	if err := s.patiently(ctx, e, "its begin", func() error { return s.noteBegin(ctx, e) }); err != nil {
 		return none, err
 	}
-	c, err := s.config(ctx, e.thread, e.run)
+	var c loop.Config
+	err := s.patiently(ctx, e, "its settings", func() (err error) {
+		c, err = s.config(ctx, e.thread, e.run)
+		return err
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return none, err
@@ -68,9 +69,15 @@ func (s *Service) perform(ctx context.Context, e *execution, again bool) (conver
 		info := errs.Public(err)
 		return conversation.Ended{Status: conversation.RunFailed, Error: "ConfigurationError", Message: info.Message + hint(info.Hint)}, nil
 	}
-	c.Record = e.rec
-	start, leave, err := s.start(ctx, e, again)
-	defer leave()
+	c.Record = patientRecorder{e.rec, e, ctx}
+	var start loop.Start
+	leave := func() {}
+	defer func() { leave() }()
+	err = s.patiently(ctx, e, "its state", func() (err error) {
+		leave()
+		start, leave, err = s.start(ctx, e, again)
+		return err
+	})
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), loop.ErrStopping):
 		return none, loop.ErrStopping
@@ -83,6 +90,14 @@ func (s *Service) perform(ctx context.Context, e *execution, again bool) (conver
 		return none, err
 	}
 	return loop.Run(ctx, c, start)
+}
+
+// noteBegin notes that a run goes on.
+func (s *Service) noteBegin(ctx context.Context, e *execution) error {
+	return s.cfg.Store.ChangeRunAndThread(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread) error {
+		r.Status, t.Status, t.Error = conversation.RunRunning, conversation.ThreadBusy, nil
+		return nil
+	})
 }
 
 func hint(text string) string {
@@ -103,7 +118,11 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (begin lo
 	at := e.run.Request.Checkpoint
 	if again {
 		// What the run left is the head, if it got so far.
-		if head, err := s.headOf(ctx, e.thread.UID); err == nil && head.RunID == e.run.ID {
+		head, err := s.headOf(ctx, e.thread.UID)
+		if err != nil && !errors.Is(err, errs.NotFound) {
+			return begin, leave, err
+		}
+		if head.RunID == e.run.ID {
 			at = ""
 		}
 	}
@@ -195,6 +214,34 @@ func (r *recorder) Commit(ctx context.Context, c conversation.Checkpoint, state 
 
 func (r *recorder) Pause(ctx context.Context, checkpoint string, tasks []conversation.Task) error {
 	return r.s.cfg.Store.SetCheckpointTasks(ctx, r.thread.UID, checkpoint, tasks)
+}
+
+// patientRecorder is a recorder that waits while the database is away, unless run,
+// the context of the run, ends.
+type patientRecorder struct {
+	*recorder
+	of  *execution
+	run context.Context //nolint:containedctx // of the run, whose steps call with one that does not end
+}
+
+func (r patientRecorder) Commit(ctx context.Context, c conversation.Checkpoint, state []conversation.Entry) (made conversation.Checkpoint, entries []conversation.Entry, err error) {
+	again := false
+	err = r.s.patiently(r.run, r.of, "a checkpoint", func() error {
+		made, entries, err = r.recorder.Commit(ctx, c, state)
+		if again && errors.Is(err, errs.Conflict) {
+			// The attempt whose answer was lost has made it.
+			if made, err = r.s.cfg.Store.Checkpoint(ctx, r.thread.UID, c.ID); err == nil {
+				entries, err = r.s.messages(ctx, r.thread, made)
+			}
+		}
+		again = true
+		return err
+	})
+	return made, entries, err
+}
+
+func (r patientRecorder) Pause(ctx context.Context, checkpoint string, tasks []conversation.Task) error {
+	return r.s.patiently(r.run, r.of, "why it waits", func() error { return r.recorder.Pause(ctx, checkpoint, tasks) })
 }
 
 // attempts counts the daemons that a run had.

@@ -165,7 +165,7 @@ func (s *Service) next(ctx context.Context, e *execution) bool {
 		return false
 	}
 	if e.run.Request.Temporary {
-		s.work.Go(func() { s.expire(ctx, e.thread) })
+		s.work.Go(func() { s.expire(ctx, e) })
 	}
 	delete(s.active, e.thread.UID)
 	e.leave()
@@ -185,14 +185,16 @@ func (s *Service) next(ctx context.Context, e *execution) bool {
 }
 
 // expire removes the thread of a run that had none, a while after its end.
-func (s *Service) expire(ctx context.Context, t conversation.Thread) {
+func (s *Service) expire(ctx context.Context, e *execution) {
 	select {
 	case <-time.After(lingering):
 	case <-s.ended: // the next daemon does it
 		return
 	}
-	if err := s.Threads().remove(as(ctx, t), t, nil); err != nil && !errors.Is(err, errs.NotFound) {
-		s.cfg.Log.Warn("remove the thread of a run", telemetry.KeyUID, t.UID, telemetry.KeyErr, err)
+	ctx = context.WithoutCancel(ctx)
+	err := s.patiently(ctx, e, "the removal of its thread", func() error { return s.Threads().remove(as(ctx, e.thread), e.thread, nil) })
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		s.cfg.Log.Warn("remove the thread of a run", telemetry.KeyUID, e.thread.UID, telemetry.KeyErr, err)
 	}
 }
 

@@ -31,32 +31,6 @@ func (s *Service) settle(ctx context.Context, e *execution, ended conversation.E
 	return true
 }
 
-// Pauses between attempts at a store that cannot be written.
-const (
-	firstPause   = 50 * time.Millisecond
-	longestPause = 5 * time.Second
-)
-
-// insist does what is owed to the rows of a run until it is done, or there is nothing
-// to do it to. It is false when the service ends before.
-func (s *Service) insist(e *execution, what string, do func() error) bool {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := do()
-		if err == nil || errors.Is(err, errs.NotFound) {
-			return true
-		}
-		s.cfg.Log.Error(what, telemetry.KeyUID, e.thread.UID, "run", e.run.ID, telemetry.KeyErr, err)
-		if errors.Is(err, errs.WrongState) {
-			return true // it has an end
-		}
-		select {
-		case <-s.ended:
-			return false
-		case <-time.After(pause):
-		}
-	}
-}
-
 // finish notes in the rows of a run and its thread how the run ended. One that is to be
 // taken back does not end there: it goes, or the next daemon takes it back.
 func (s *Service) finish(ctx context.Context, e *execution, ended conversation.Ended) error {

@@ -14,11 +14,33 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// takeUp goes on with the runs that an earlier daemon left.
-func (s *Service) takeUp(ctx context.Context) error {
+// leftRun is a run that an earlier daemon left.
+type leftRun struct {
+	run    conversation.Run
+	thread conversation.Thread
+}
+
+// takeUp goes on with the runs that an earlier daemon left. It is false when ctx ended
+// before.
+func (s *Service) takeUp(ctx context.Context) bool {
+	var left []leftRun
+	// All of it is read before the first goes on: a second attempt finds what the first did.
+	if !s.untilDone(ctx, "read the runs that an earlier daemon left", func(ctx context.Context) (err error) {
+		left, err = s.unfinished(ctx)
+		return err
+	}) {
+		return false
+	}
+	for _, l := range left {
+		s.resume(context.WithoutCancel(ctx), l.thread, l.run)
+	}
+	return s.untilDone(ctx, "remove the threads of runs that an earlier daemon left", s.clear)
+}
+
+func (s *Service) unfinished(ctx context.Context) (left []leftRun, err error) {
 	runs, err := s.cfg.Store.UnfinishedRuns(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, run := range runs {
 		t, err := s.cfg.Store.ConversationOf(ctx, run.Thread)
@@ -26,11 +48,11 @@ func (s *Service) takeUp(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		s.resume(ctx, t, run)
+		left = append(left, leftRun{run, t})
 	}
-	return s.clear(ctx)
+	return left, nil
 }
 
 // temporary marks, in its metadata, a thread that goes with its run. Clients cannot set
@@ -59,7 +81,13 @@ func (s *Service) clear(ctx context.Context) error {
 		for _, t := range page {
 			if s.busy(t.UID) {
 				offset++
-			} else if err := s.Threads().remove(as(ctx, t), t, nil); err != nil && !errors.Is(err, errs.NotFound) {
+				continue
+			}
+			err := s.Threads().remove(as(ctx, t), t, nil)
+			if passing(err) {
+				return err
+			}
+			if err != nil && !errors.Is(err, errs.NotFound) {
 				s.cfg.Log.Warn("remove the thread of a run", telemetry.KeyUID, t.UID, telemetry.KeyErr, err)
 				offset++ // it keeps nobody from the others
 			}
@@ -107,18 +135,24 @@ func (s *Service) resume(ctx context.Context, t conversation.Thread, run convers
 // sweepEvery is how often old threads are looked for.
 const sweepEvery = 10 * time.Minute
 
-// sweepUntil forgets what is too old, until ctx ends.
+// sweepUntil forgets what is too old, until ctx ends. A sweep that fails is tried
+// again soon.
 func (s *Service) sweepUntil(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
+	pauses := newPauses()
 	for {
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+		pause := sweepEvery
+		if err := s.Sweep(ctx); err == nil {
+			pauses.Reset()
+		} else if ctx.Err() == nil {
 			s.cfg.Log.Warn("forget old threads", telemetry.KeyErr, err)
+			if passing(err) {
+				pause = pauses.NextBackOff()
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

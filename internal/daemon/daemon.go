@@ -364,7 +364,7 @@ func (d *Daemon) listen(ctx context.Context, key, address string) (net.Listener,
 			Hint("another program may use the port; choose one with --%s", key)
 	}
 	d.closers = append(d.closers, closeListener{l})
-	return l, nil
+	return newPatientListener(l, d.log), nil
 }
 
 // baseURL is where clients reach the API; without a setting, on this machine.

@@ -22,6 +22,10 @@ const cutGrace = 2 * time.Second
 // everything has stopped and is closed. Nil is a clean stop. The order of
 // stopping is: doors, agent, core, disks, store. Sandboxes and their execs go on,
 // unless on-shutdown says otherwise.
+//
+// A part fails only for what cannot get better while the daemon runs, as a database
+// that another one has taken. What may pass, each part retries with exponential backoff
+// for as long as it takes.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 

@@ -18,7 +18,7 @@ import (
 // it.
 type spares struct {
 	dir   string
-	taken chan struct{} // has a token when one was taken
+	taken chan struct{} // has a token when one was wanted
 
 	mu    sync.Mutex
 	ready []*os.File // with the magic written; guarded by mu
@@ -30,16 +30,17 @@ type spares struct {
 const spareCount = 32
 
 // Run keeps a few empty logs ready, so that Create need not make a file, until
-// ctx ends. Journals work without it.
+// ctx ends. Journals work without it, so it returns nothing but nil: after a failure
+// it tries again when the next log is made.
 func (j *Journals) Run(ctx context.Context) error {
 	s := &j.spares
-	// What an earlier process left was never used.
-	if err := os.RemoveAll(s.dir); err != nil {
-		return fault(err)
-	}
 	defer s.end()
-	for {
-		s.fill(ctx) //nolint:errcheck // who needs a file and gets none reports why
+	for cleared := false; ; {
+		// What an earlier process left was never used, and has the names of what is made.
+		cleared = cleared || os.RemoveAll(s.dir) == nil
+		if cleared {
+			s.fill(ctx) //nolint:errcheck // who needs a file and gets none reports why
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -80,6 +81,13 @@ func (s *spares) missing() bool {
 // take moves a spare log to a path where no file is, and returns nil when
 // there is none or the path cannot be used.
 func (s *spares) take(path string) *os.File {
+	// Also when there is none: what kept them from being made may be over.
+	defer func() {
+		select {
+		case s.taken <- struct{}{}:
+		default:
+		}
+	}()
 	s.mu.Lock()
 	n := len(s.ready)
 	if n == 0 {
@@ -89,10 +97,6 @@ func (s *spares) take(path string) *os.File {
 	f := s.ready[n-1]
 	s.ready = s.ready[:n-1]
 	s.mu.Unlock()
-	select {
-	case s.taken <- struct{}{}:
-	default:
-	}
 	if err := unix.Renameat2(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
 		s.discard(f)
 		return nil

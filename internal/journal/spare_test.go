@@ -81,3 +81,71 @@ func TestSpareNeverReplaces(t *testing.T) {
 		t.Errorf("Create used %d spares, want 1", before-len(j.spares.ready))
 	}
 }
+
+// TestSparesComeWhenTheDirectoryWorksAgain: a directory that cannot be used for a while,
+// at the start or later, ends neither Run, and the daemon with it, nor the making of spares.
+func TestSparesComeWhenTheDirectoryWorksAgain(t *testing.T) {
+	dir := t.TempDir()
+	j := openDir(t, filepath.Join(dir, "journal"), Limits{})
+	place := filepath.Join(dir, "place")
+	j.spares.dir = filepath.Join(place, "spare")
+	breakIt := func() {
+		t.Helper()
+		if err := os.WriteFile(place, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	breakIt()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- j.Run(ctx) }()
+	box, seq := sandbox.NewUID(), int64(0)
+	ready := func() int {
+		j.spares.mu.Lock()
+		defer j.spares.mu.Unlock()
+		return len(j.spares.ready)
+	}
+	more := func() {
+		t.Helper()
+		seq++
+		create(t, j, box, seq)
+		select {
+		case err := <-ended:
+			t.Fatalf("Run ended: %v", err)
+		default:
+		}
+	}
+	for range 3 {
+		more()
+	}
+	if err := os.Remove(place); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(place, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for ready() == 0 {
+		more()
+	}
+	// And once more while it runs, after all that there were are used.
+	if err := os.RemoveAll(place); err != nil {
+		t.Fatal(err)
+	}
+	breakIt()
+	for ready() > 0 {
+		more()
+	}
+	if err := os.Remove(place); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(place, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for ready() == 0 {
+		more()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}

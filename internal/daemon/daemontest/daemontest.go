@@ -50,6 +50,8 @@ type Options struct {
 	Environ map[string]string
 	// Asking, when it is not nil, is how they are asked.
 	Asking *settings.Asking
+	// Opened, when it is not nil, is called when everything is open and nothing runs yet.
+	Opened func()
 }
 
 // Daemon is one that runs.
@@ -115,6 +117,9 @@ func Start(t testing.TB, o Options) *Daemon {
 	if err != nil {
 		cancel()
 		t.Fatalf("daemon.New: %v", err)
+	}
+	if o.Opened != nil {
+		o.Opened()
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()

@@ -39,6 +39,35 @@ func Hide(t testing.TB, path, table string) (mend func()) {
 	return change(t, path, "ALTER TABLE "+table+" RENAME TO hidden_"+table, "ALTER TABLE hidden_"+table+" RENAME TO "+table)
 }
 
+// HideAll makes every read and write of every table fail from now on, as if the
+// database were away. The returned function mends it.
+func HideAll(t testing.TB, path string) (mend func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(30000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%' ORDER BY name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	hide, show := "BEGIN IMMEDIATE;", "BEGIN IMMEDIATE;"
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		hide += "ALTER TABLE " + name + " RENAME TO hidden_" + name + ";"
+		show += "ALTER TABLE hidden_" + name + " RENAME TO " + name + ";"
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return change(t, path, hide+"COMMIT", show+"COMMIT")
+}
+
 // change changes the database at path, and back.
 func change(t testing.TB, path, statement, back string) (mend func()) {
 	t.Helper()
