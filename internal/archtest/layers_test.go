@@ -37,6 +37,8 @@ func places() map[string]place {
 		"internal/sandbox": {layer: 1},
 
 		"internal/address": {layer: 2},
+		"internal/capability": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox"},
+			by: []string{"internal/driver/agent", "internal/driver/oci", "internal/driver/drivertest", "internal/guest"}},
 		"internal/channel": {layer: 2},
 		// The agent's nouns, and what models are asked.
 		"internal/conversation": {layer: 2},
@@ -92,11 +94,12 @@ func places() map[string]place {
 		"internal/llm/gemini":    {layer: 4, by: []string{"internal/llm/providers"}},
 		"internal/llm/providers": {layer: 5},
 		// Core knows drivers and storage by their contracts.
-		"internal/driver/agent": {only: []string{"api/gen/…", "internal/driver", "internal/errs"},
+		"internal/driver/agent": {only: []string{"api/gen/…", "internal/capability", "internal/driver", "internal/errs", "internal/sandbox"},
 			by: []string{"internal/driver/oci", "internal/driver/drivertest"}},
 		"internal/driver/oci/cgroup": {only: []string{"internal/driver", "internal/driver/oci/procstat", "internal/errs", "internal/poll", "internal/sandbox"},
 			by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/procstat":  {only: []string{}, by: []string{"internal/driver/oci", "internal/driver/oci/cgroup", "internal/driver/oci/filelocks", "internal/driver/oci/idrange", "internal/driver/oci/pidfd"}},
+		"internal/driver/oci/runtimes":  {only: []string{"internal/driver", "internal/embedded", "internal/errs"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/seccomp":   {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/filelocks": {only: []string{"internal/driver/oci/procstat"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/idrange":   {only: []string{"internal/driver/oci/procstat", "internal/errs"}, by: []string{"internal/driver/oci", "internal/driver/oci/userns"}},
@@ -236,7 +239,7 @@ func places() map[string]place {
 
 		// Test code that several packages share.
 		"internal/archtest": {only: []string{}},
-		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/driver/agent", "internal/errs",
+		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/capability", "internal/channel", "internal/driver", "internal/driver/agent", "internal/errs",
 			"internal/guestd", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
 		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
 		"internal/archive/archivetest":   {only: []string{}, by: []string{}},

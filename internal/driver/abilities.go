@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -30,12 +31,17 @@ func As[Ability any](d Driver) (Ability, bool) {
 	}
 }
 
+// ErrOutdated is the cause of an Unsupported that is over when the sandbox was stopped
+// and started: it runs with a runtime or an agent of an older version.
+var ErrOutdated = errors.New("the sandbox runs with programs of an older version")
+
 // Sleeper is a Driver that can put a running sandbox to sleep: nothing of it
 // runs, and all that ran goes on after the wake. It is one also when only some
 // of its isolations can.
 type Sleeper interface {
 	// CanSleep is Unsupported, with what is missing, where Sleep of this sandbox is
-	// known to be; it changes nothing. After nil a Sleep may still be Unsupported.
+	// known to be; it changes nothing. The cause is [ErrOutdated] where only this run
+	// cannot. After nil a Sleep may still be Unsupported.
 	CanSleep(ctx context.Context, h Handle) error
 
 	// Sleep keeps the memory of a running sandbox on the host's disk and ends

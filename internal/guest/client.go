@@ -19,7 +19,9 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 const (
@@ -41,7 +43,9 @@ type Client struct {
 	dial      func(ctx context.Context) (net.Conn, error)
 	transport *http.Transport
 	http      *http.Client // keep-alive over dial; the base URL is baseURL
+	calls     *http.Client // http, for single calls and streams
 	rpc       guestv1connect.GuestServiceClient
+	agent     *capability.Known
 }
 
 // New makes a client over dial, which gives fresh connections to the agent. It
@@ -67,14 +71,20 @@ func NewOnDisk(dial func(ctx context.Context) (net.Conn, error), disk Disk) *Cli
 		// An agent has nowhere else to send its host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	calls, agent := &http.Client{Transport: shortAnswers{trips}, CheckRedirect: h.CheckRedirect}, new(capability.Known)
 	return &Client{
-		dial:      dial,
-		transport: t,
-		http:      h,
-		rpc: guestv1connect.NewGuestServiceClient(&http.Client{Transport: shortAnswers{trips}, CheckRedirect: h.CheckRedirect}, baseURL,
+		dial: dial, transport: t, http: h, calls: calls, agent: agent,
+		rpc: guestv1connect.NewGuestServiceClient(calls, baseURL,
 			connect.WithAcceptCompression("gzip", nil, nil),
-			connect.WithReadMaxBytes(maxMessage)),
+			connect.WithReadMaxBytes(maxMessage),
+			connect.WithInterceptors(capability.Interceptor(agent, calls))),
 	}
+}
+
+// Require is Unsupported, with what to do, when the agent lacks a capability. Calls need
+// no caller that asks before: each is refused by itself.
+func (c *Client) Require(ctx context.Context, needed sandbox.AgentCapability) error {
+	return fromWire(ctx, c.agent.Require(ctx, c.calls, needed))
 }
 
 // shortAnswers cuts off what answers a single call. The service's client has a
@@ -113,6 +123,7 @@ func (c *Client) Hello(ctx context.Context) (Hello, error) {
 	if err != nil {
 		return Hello{}, fromWire(ctx, err)
 	}
+	c.agent.Note(res.Msg)
 	return Hello{
 		Version:   clean(res.Msg.GetVersion()),
 		BootID:    clean(res.Msg.GetBootId()),

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/guest"
@@ -29,7 +30,7 @@ func TestCopyHadTheBootIDOfItsParent(t *testing.T) {
 	}
 	parents := boot()
 	env := []string{"PATH=" + os.Getenv("PATH")}
-	if _, err := agent.New(h.channel.Dial).Identify(ctx, "", driver.Identity{ID: "claimed", Env: env}); err != nil {
+	if _, err := agent.New(h.channel.Dial, new(capability.Known)).Identify(ctx, "", driver.Identity{ID: "claimed", Env: env}); err != nil {
 		t.Fatal(err)
 	}
 	if got := boot(); got != parents {
@@ -37,7 +38,7 @@ func TestCopyHadTheBootIDOfItsParent(t *testing.T) {
 	}
 	is := driver.Identity{ID: "copy", Env: env}
 	done := h.channel.Rekey("another-secret")
-	if _, _, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "claimed", is, "another-secret"); err != nil {
+	if _, _, err := agent.New(h.channel.Dial, new(capability.Known)).IdentifyCopy(ctx, "claimed", is, "another-secret"); err != nil {
 		t.Fatal(err)
 	}
 	done()
@@ -45,7 +46,7 @@ func TestCopyHadTheBootIDOfItsParent(t *testing.T) {
 	if copys == parents {
 		t.Errorf("the copy has its parent's boot id %s", parents)
 	}
-	if _, _, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "claimed", is, "another-secret"); err != nil {
+	if _, _, err := agent.New(h.channel.Dial, new(capability.Known)).IdentifyCopy(ctx, "claimed", is, "another-secret"); err != nil {
 		t.Fatal(err)
 	}
 	if got := boot(); got != copys {
@@ -97,7 +98,7 @@ func TestSessionCommandGoesOnInACopy(t *testing.T) {
 
 			is := driver.Identity{ID: "copy", Env: []string{"PATH=" + os.Getenv("PATH")}}
 			done := h.channel.Rekey("another-secret")
-			_, warnings, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "", is, "another-secret")
+			_, warnings, err := agent.New(h.channel.Dial, new(capability.Known)).IdentifyCopy(ctx, "", is, "another-secret")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -62,6 +63,23 @@ type ExecStream struct {
 	from   *connect.ServerStreamForClient[guestv1.ExecResponse]
 	next   int64 // the offset that must come next
 	ended  bool
+}
+
+// takesWithin bounds how long an agent may take to say what it can do.
+const takesWithin = 5 * time.Second
+
+// Takes is Unsupported when the agent lacks a capability that a command needs, so that
+// none is begun that cannot be run. An agent that does not say so now is asked again by
+// [Client.Exec].
+func (c *Client) Takes(ctx context.Context, x sandbox.ExecSpec) error {
+	ctx, cancel := context.WithTimeout(ctx, takesWithin)
+	defer cancel()
+	for _, needed := range x.Needs() {
+		if err := c.Require(ctx, needed); errors.Is(err, errs.Unsupported) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Exec starts a command and streams its output from an offset; with a nil

@@ -127,11 +127,18 @@ func (c *Client) upload(ctx context.Context, path string, q url.Values, r io.Rea
 
 // raw sends a request and returns an answer of success, or the error.
 func (c *Client) raw(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, baseURL+path+"?"+q.Encode(), body)
-	if err != nil {
+	unsent := func() {
 		if body, ok := body.(io.Closer); ok {
 			body.Close()
 		}
+	}
+	if err := c.agent.Raw(ctx, c.calls, path, q); err != nil {
+		unsent()
+		return nil, fromWire(ctx, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, baseURL+path+"?"+q.Encode(), body)
+	if err != nil {
+		unsent()
 		return nil, errs.E(errs.Invalid, "the path cannot be sent").Because(err)
 	}
 	res, err := c.http.Do(req)

@@ -14,12 +14,17 @@ import (
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // lyingAgent answers questions about code as it likes.
 type lyingAgent struct {
 	guestv1connect.UnimplementedGuestServiceHandler
 	answer *guestv1.AskKernelResponse
+}
+
+func (lyingAgent) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
+	return connect.NewResponse(&guestv1.HelloResponse{Capabilities: []string{string(sandbox.AgentKernelQuestions)}}), nil
 }
 
 func (a lyingAgent) AskKernel(context.Context, *connect.Request[guestv1.AskKernelRequest]) (*connect.Response[guestv1.AskKernelResponse], error) {

@@ -21,6 +21,10 @@ type portsAgent struct {
 	ports []*guestv1.ListPortsResponse_Item
 }
 
+func (portsAgent) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
+	return connect.NewResponse(&guestv1.HelloResponse{Capabilities: []string{string(sandbox.AgentPorts)}}), nil
+}
+
 func (a portsAgent) ListPorts(context.Context, *connect.Request[guestv1.ListPortsRequest]) (*connect.Response[guestv1.ListPortsResponse], error) {
 	return connect.NewResponse(&guestv1.ListPortsResponse{Ports: a.ports}), nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -41,7 +42,7 @@ func identified(t *testing.T, env ...string) (h host, identify func(env ...strin
 	return h, func(env ...string) {
 		t.Helper()
 		is := driver.Identity{ID: "mine", Env: append(slices.Clone(base), env...)}
-		if _, err := agent.New(h.channel.Dial).Identify(kernelContext(t), was, is); err != nil {
+		if _, err := agent.New(h.channel.Dial, new(capability.Known)).Identify(kernelContext(t), was, is); err != nil {
 			t.Fatalf("Identify = %v", err)
 		}
 		was = is.ID
@@ -191,10 +192,10 @@ func TestCopiedSandbox(t *testing.T) {
 
 	is := driver.Identity{ID: "copy", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + dir, "A=new"}}
 	done := h.channel.Rekey("another-secret")
-	_, warnings, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "", is, "another-secret")
+	_, warnings, err := agent.New(h.channel.Dial, new(capability.Known)).IdentifyCopy(ctx, "", is, "another-secret")
 	must(t, err)
 	done()
-	if _, again, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "", is, "another-secret"); err != nil || !slices.Equal(again, warnings) {
+	if _, again, err := agent.New(h.channel.Dial, new(capability.Known)).IdentifyCopy(ctx, "", is, "another-secret"); err != nil || !slices.Equal(again, warnings) {
 		t.Errorf("IdentifyCopy again = %q, %v; want what it was before: %q", again, err, warnings)
 	}
 	all := strings.Join(warnings, "\n")

@@ -20,6 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/guestd/kernels"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/redirect"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
@@ -211,9 +212,13 @@ func (s *Server) Handler() http.Handler {
 
 // Hello implements the guest service.
 func (s *Server) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
-	return connect.NewResponse(&guestv1.HelloResponse{
+	res := &guestv1.HelloResponse{
 		Version:   s.cfg.Version,
 		BootId:    *s.bootID.Load(),
 		StartedAt: timestamppb.New(s.started),
-	}), nil
+	}
+	for _, c := range sandbox.AgentCapabilities() {
+		res.Capabilities = append(res.Capabilities, string(c))
+	}
+	return connect.NewResponse(res), nil
 }

@@ -42,9 +42,27 @@ type ExecSpec struct {
 	// [EndLost].
 	Secrets      map[string]string `json:"-"`
 	NeedsSecrets bool              `json:"needs_secrets,omitempty"` // it was given Secrets
+	// Program is the capability of an agent whose own program the command runs; "": it
+	// runs another one.
+	Program AgentCapability `json:"-"`
 	// RestoreIncomplete is what was lost, and what not, of the sandbox that was woken
 	// to run this and whose memory was lost; "" otherwise.
 	RestoreIncomplete string `json:"restore_incomplete,omitempty"`
+}
+
+// Needs is what the command needs of the sandbox's agent beyond the first version of
+// its protocol.
+func (x ExecSpec) Needs() (all []AgentCapability) {
+	if x.Cell != nil {
+		all = append(all, AgentKernels)
+	}
+	if x.Service != nil {
+		all = append(all, AgentServices)
+	}
+	if x.Program != "" {
+		all = append(all, x.Program)
+	}
+	return all
 }
 
 // WindowSize is a terminal's size in characters.

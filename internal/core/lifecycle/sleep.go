@@ -32,7 +32,8 @@ const (
 //
 // Where its memory cannot be kept, in a container or when the host has no room for
 // it, the sandbox is stopped instead, and its reason says so; one that was stopped
-// so is left as it is. After another error it runs on.
+// so is left as it is. After another error it runs on: Unsupported is that of one that
+// was started by an older version of cubby.
 func (s *Sandboxes) Sleep(ctx context.Context, id string, force bool) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
@@ -152,6 +153,10 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, r *live.Run, fo
 func (s *acts) stopInstead(ctx context.Context, b sandbox.Sandbox, r *live.Run, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
 	var instead string
 	switch {
+	case errors.Is(failed, driver.ErrOutdated) && why.Cause == sandbox.CauseSleep:
+		return sandbox.Sandbox{}, failed // who asked may stop it and start it, after which it can sleep
+	case errors.Is(failed, driver.ErrOutdated):
+		instead = "it was started by an older version of cubby, which cannot keep its memory, so it was stopped and not put to sleep"
 	case errors.Is(failed, errs.Unsupported):
 		instead = "this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
 	case errors.Is(failed, errs.Exhausted):

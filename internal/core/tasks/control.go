@@ -238,6 +238,7 @@ func (t *Tasks) Restore(ctx context.Context, id, taskID string) ([]string, error
 	limit := restoreTime
 	done, err := t.cfg.Live.Execs().Run(ctx, id, sandbox.ExecSpec{
 		Kind: task.KindRestore, Detail: text, Argv: append(slices.Clone(t.cfg.Program), task.RestoreVerb, asked.Cwd, checkpoint), Cwd: "/", Timeout: &limit,
+		Program: sandbox.AgentTasks,
 	}, -1, live.OutputCaps{})
 	if err != nil {
 		return nil, err

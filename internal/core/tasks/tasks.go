@@ -333,7 +333,7 @@ func (t *Tasks) specOf(order task.Order, secrets map[string]string, asked detail
 	}
 	return sandbox.ExecSpec{
 		Kind: task.Kind, Detail: text, Argv: append(slices.Clone(t.cfg.Program), task.Verb), Cwd: "/", Env: env, Secrets: secrets,
-		Stdin: true, Timeout: &limit,
+		Stdin: true, Timeout: &limit, Program: sandbox.AgentTasks,
 	}, nil
 }
 

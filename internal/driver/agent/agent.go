@@ -6,6 +6,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,8 +19,10 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // What an agent may answer to a single call.
@@ -30,10 +33,14 @@ const (
 
 // Client asks one agent. It makes what a call needs when it is made: a start makes
 // one call or two, and the generated client prepares all that there are.
-type Client struct{ http *http.Client }
+type Client struct {
+	http  *http.Client
+	known *capability.Known
+}
 
-// New returns a client over dial, which gives fresh connections to the agent.
-func New(dial func(ctx context.Context) (net.Conn, error)) Client {
+// New returns a client over dial, which gives fresh connections to the agent. What is
+// known of the agent is the caller's to keep, for as long as the agent lives.
+func New(dial func(ctx context.Context) (net.Conn, error), known *capability.Known) Client {
 	transport := &http.Transport{
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
@@ -43,11 +50,24 @@ func New(dial func(ctx context.Context) (net.Conn, error)) Client {
 	return Client{&http.Client{
 		Transport:     shortAnswers{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}, known}
 }
 
-// call makes one call of the guest service.
+// CanCopy is Unsupported when the agent cannot be that of a copy, see
+// [Client.IdentifyCopy].
+func (c Client) CanCopy(ctx context.Context) error {
+	err := c.known.Require(ctx, c.http, sandbox.AgentCopies)
+	if err == nil || errors.Is(err, errs.Unsupported) {
+		return err
+	}
+	return answered(ctx, err)
+}
+
+// call makes one call of the guest service, unless the agent lacks something for it.
 func call[Request, Response any](ctx context.Context, c Client, procedure string, of *Request) (*Response, error) {
+	if err := c.known.Call(ctx, c.http, procedure, of); err != nil {
+		return nil, err
+	}
 	res, err := connect.NewClient[Request, Response](c.http, "http://guest"+procedure,
 		connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxAnswer)).
 		CallUnary(ctx, connect.NewRequest(of))
@@ -59,7 +79,10 @@ func call[Request, Response any](ctx context.Context, c Client, procedure string
 
 // Hello returns when the agent has answered.
 func (c Client) Hello(ctx context.Context) error {
-	_, err := call[guestv1.HelloRequest, guestv1.HelloResponse](ctx, c, guestv1connect.GuestServiceHelloProcedure, &guestv1.HelloRequest{})
+	res, err := call[guestv1.HelloRequest, guestv1.HelloResponse](ctx, c, guestv1connect.GuestServiceHelloProcedure, &guestv1.HelloRequest{})
+	if err == nil {
+		c.known.Note(res)
+	}
 	return err
 }
 
@@ -133,6 +156,8 @@ func (c Client) identify(ctx context.Context, to *guestv1.IdentifyRequest) (*gue
 	switch {
 	case err == nil:
 		return res, nil
+	case errors.Is(err, errs.Unsupported):
+		return nil, err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/channel"
 )
 
@@ -77,7 +78,7 @@ func TestAnswersOfAHostileAgent(t *testing.T) {
 					test.then(sent)
 				}
 			}()
-			if err := New(l.Dial).Hello(t.Context()); err == nil {
+			if err := New(l.Dial, new(capability.Known)).Hello(t.Context()); err == nil {
 				t.Error("there was an answer, want an error")
 			}
 			conn.Close()

@@ -14,8 +14,10 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 type answering struct {
@@ -24,6 +26,10 @@ type answering struct {
 	copied   bool
 	warnings []string
 	err      error
+}
+
+func (answering) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
+	return connect.NewResponse(&guestv1.HelloResponse{Capabilities: []string{string(sandbox.AgentIdentity), string(sandbox.AgentCopies)}}), nil
 }
 
 func (a answering) Identify(context.Context, *connect.Request[guestv1.IdentifyRequest]) (*connect.Response[guestv1.IdentifyResponse], error) {
@@ -58,7 +64,7 @@ func TestIdentify(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 			}
 		}
-		name, err := New(dial).Identify(t.Context(), "", driver.Identity{ID: "mine"})
+		name, err := New(dial, new(capability.Known)).Identify(t.Context(), "", driver.Identity{ID: "mine"})
 		if !errors.Is(err, tt.want) || err == nil && name != "mine" {
 			t.Errorf("%s: Identify = %q, %v; want %v", tt.name, name, err, tt.want)
 		}
@@ -84,7 +90,7 @@ func TestIdentifyCopy(t *testing.T) {
 		dial := func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 		}
-		_, warnings, err := New(dial).IdentifyCopy(t.Context(), "", driver.Identity{ID: "mine"}, "secret")
+		_, warnings, err := New(dial, new(capability.Known)).IdentifyCopy(t.Context(), "", driver.Identity{ID: "mine"}, "secret")
 		if !errors.Is(err, tt.err) || !slices.Equal(warnings, tt.want) {
 			t.Errorf("%s: %q, %v; want %q, %v", tt.name, warnings, err, tt.want, tt.err)
 		}

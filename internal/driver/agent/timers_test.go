@@ -12,6 +12,7 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -52,10 +53,10 @@ func TestTimers(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 			}
 		}
-		if err := New(dial).PauseTimers(t.Context()); !errors.Is(err, tt.want) {
+		if err := New(dial, new(capability.Known)).PauseTimers(t.Context()); !errors.Is(err, tt.want) {
 			t.Errorf("%s: PauseTimers = %v, want %v", tt.name, err, tt.want)
 		}
-		if err := New(dial).ResumeTimers(t.Context()); !errors.Is(err, tt.want) {
+		if err := New(dial, new(capability.Known)).ResumeTimers(t.Context()); !errors.Is(err, tt.want) {
 			t.Errorf("%s: ResumeTimers = %v, want %v", tt.name, err, tt.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
@@ -249,7 +250,7 @@ func (f *Fake) Identify(ctx context.Context, h driver.Handle, is driver.Identity
 	if err != nil {
 		return driver.Identified{}, err
 	}
-	if _, err := agent.New(l.Dial).Identify(ctx, was.ID, is); err != nil {
+	if _, err := agent.New(l.Dial, new(capability.Known)).Identify(ctx, was.ID, is); err != nil {
 		return driver.Identified{}, err
 	}
 	h, err = handleOf(uid, is)

@@ -142,7 +142,7 @@ func newMachine(t testing.TB, runtime string) *machine {
 	t.Helper()
 	m := &machine{since: time.Now(), cfg: Config{
 		StateDir: filepath.Join(t.TempDir(), "run"), DiskReserve: 1,
-		RuntimesDir:  runtimes(t),
+		RuntimesDir:  unpacked(t),
 		FavorMoves:   true,
 		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]),
 		Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -155,9 +155,9 @@ func newMachine(t testing.TB, runtime string) *machine {
 	return m
 }
 
-// runtimes is shared by all tests: unpacking takes longer than a sandbox. Each
+// unpacked is the directory of runtimes. It is shared by all tests: unpacking takes longer than a sandbox. Each
 // checkout has its own, since a driver removes programs of other versions.
-func runtimes(t testing.TB) string {
+func unpacked(t testing.TB) string {
 	t.Helper()
 	here, err := os.Getwd()
 	if err != nil {

@@ -56,11 +56,11 @@ func (d *Driver) tellIdentity(ctx context.Context, n note, r *run, is driver.Ide
 	}
 	line := r.line()
 	if rec.NextSecret == "" {
-		hostname, err = agent.New(line.Dial).Identify(ctx, n.Hostname, is)
+		hostname, err = agent.New(line.Dial, &r.agent).Identify(ctx, n.Hostname, is)
 		return hostname, nil, err
 	}
 	known := line.Rekey(rec.NextSecret)
-	hostname, warnings, err = agent.New(line.Dial).IdentifyCopy(ctx, n.Hostname, is, rec.NextSecret)
+	hostname, warnings, err = agent.New(line.Dial, &r.agent).IdentifyCopy(ctx, n.Hostname, is, rec.NextSecret)
 	if err != nil {
 		return "", nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -36,7 +37,7 @@ func TestMemoryKeptWithConnectionsOpen(t *testing.T) {
 	r.counts()
 	n, held, b, rec := r.parts()
 	suspend := func(to memory.Memory, root string, hold bool) *suspension {
-		r.do("PauseTimers", agent.New(held.line().Dial).PauseTimers(r.ctx))
+		r.do("PauseTimers", agent.New(held.line().Dial, new(capability.Known)).PauseTimers(r.ctx))
 		s, err := r.d.standby(r.ctx, n, held, &rec, to, root, hold)
 		r.do("standby", err)
 		r.do("save", s.save())

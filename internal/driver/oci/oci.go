@@ -36,6 +36,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/driver/oci/idrange"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/runtimes"
 	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
 	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
 	"github.com/cubbyhq/cubby/internal/driver/oci/userns"
@@ -85,6 +86,7 @@ type Driver struct {
 	networks    *spare.Spares[containerNetwork]
 	authorities truststore.Files
 	kept        memory.Programs // of the memories
+	runtimes    runtimes.Known
 	sentries    *sentries
 
 	hostID string // changes with every boot of the host

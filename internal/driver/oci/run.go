@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
@@ -91,6 +92,7 @@ func (b box) replace(path string, data []byte) error {
 // run is what this process holds of a running sandbox.
 type run struct {
 	process *pidfd.Process
+	agent   capability.Known
 
 	watched sync.WaitGroup
 	dead    chan struct{} // closed when the process has ended

@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/runtimes"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -20,7 +21,7 @@ const sleepLimit = 5 * time.Minute
 
 // CanSleep implements driver.Sleeper. A container shares the host's kernel, which
 // has no memory of it to keep.
-func (d *Driver) CanSleep(_ context.Context, h driver.Handle) error {
+func (d *Driver) CanSleep(ctx context.Context, h driver.Handle) error {
 	n, err := d.places.parse(h)
 	if err != nil {
 		return err
@@ -28,7 +29,19 @@ func (d *Driver) CanSleep(_ context.Context, h driver.Handle) error {
 	if n.Isolation != sandbox.GVisor {
 		return errs.E(errs.Unsupported, "the memory of a container cannot be kept").Hint("stop it, or use isolation gvisor")
 	}
-	return nil
+	r, err := d.held(h)
+	if err != nil {
+		return nil //nolint:nilerr // who acts finds out that it does not run, or adopts it first
+	}
+	if n, err = d.box(n.UID).ofRun(n); err != nil {
+		return err
+	}
+	return d.runtimes.Require(ctx, n.Runtime.asked(r.process.Program()), runtimes.Keep)
+}
+
+// asked is a program as the one at a path that is asked what it can do.
+func (p program) asked(path string) runtimes.Program {
+	return runtimes.Program{Path: path, Digest: p.Digest, Origin: p.Path}
 }
 
 // Sleep implements driver.Sleeper. gVisor's memory is written while the sandbox is
@@ -86,6 +99,9 @@ func (d *Driver) toKeep(ctx context.Context, h driver.Handle, b box, phase drive
 	}
 	r, err := d.held(h)
 	if err != nil {
+		return nil, record{}, err
+	}
+	if err := d.CanSleep(ctx, h); err != nil {
 		return nil, record{}, err
 	}
 	// The memory, and a save of the root filesystem beside it.
@@ -150,7 +166,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 func (d *Driver) beforeCheckpoint(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	err := agent.New(r.line().Dial).PauseTimers(ctx)
+	err := agent.New(r.line().Dial, &r.agent).PauseTimers(ctx)
 	return errors.Join(err, r.line().Sever())
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -59,6 +60,10 @@ func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID
 	}()
 	r, rec, err := d.toKeep(ctx, h, d.box(n.UID), status.Phase)
 	if err != nil {
+		return s, err
+	}
+	// What is restored begins as a copy of this agent.
+	if err := agent.New(r.line().Dial, &r.agent).CanCopy(ctx); err != nil {
 		return s, err
 	}
 	suspended, err := d.standby(ctx, n, r, &rec, kept, kept.HalfRoot(), true)
@@ -141,6 +146,9 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	n, err := d.places.parse(says.Note)
 	if err != nil {
 		return nil, errs.E(errs.NotFound, "the snapshot cannot be read").Because(err)
+	}
+	if err := d.runtimes.Readable(ctx, n.Runtime.asked(kept.Program())); err != nil {
+		return nil, err
 	}
 	if err := n.become(spec); err != nil {
 		return nil, err

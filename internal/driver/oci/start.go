@@ -167,7 +167,7 @@ func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, ag
 	}()
 	err := r.line().Wait(ctx)
 	if err == nil {
-		err = ask(ctx, agent.New(r.line().Dial))
+		err = ask(ctx, agent.New(r.line().Dial, &r.agent))
 	}
 	if err == nil {
 		return nil

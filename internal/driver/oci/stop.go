@@ -94,7 +94,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 		case <-ctx.Done():
 		}
 	}()
-	return agent.New(r.line().Dial).Shutdown(ctx, grace)
+	return agent.New(r.line().Dial, &r.agent).Shutdown(ctx, grace)
 }
 
 // clear ends everything that runs of a sandbox and removes what only a run

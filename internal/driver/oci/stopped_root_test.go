@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/capability"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -81,5 +82,5 @@ func (r *running) cutStopOff() {
 	r.do("setRecord", b.setRecord(rec))
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
-	r.do("Shutdown", agent.New(held.line().Dial).Shutdown(ctx, 0))
+	r.do("Shutdown", agent.New(held.line().Dial, new(capability.Known)).Shutdown(ctx, 0))
 }

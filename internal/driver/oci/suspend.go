@@ -100,10 +100,6 @@ func (s *suspension) close() error {
 
 // complained adds to an error of the runtime what it said.
 func complained(err error, out []byte) error {
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == usageError {
-		return errs.E(errs.Unsupported, "the sandbox's runtime is of an older version, which cannot keep its memory").
-			Hint("stop the sandbox and start it").Because(err)
-	}
 	if err != nil && bytes.Contains(out, []byte(syscall.ENOSPC.Error())) {
 		err = errors.Join(err, syscall.ENOSPC)
 	}
@@ -112,9 +108,6 @@ func complained(err error, out []byte) error {
 	}
 	return nil
 }
-
-// usageError is what a runtime ends with that does not know a command.
-const usageError = 2
 
 // exhausted classifies a full disk.
 func exhausted(err error) error {

@@ -57,6 +57,9 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	if err := d.places.takePrograms(&n, says.Note); err != nil {
 		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(err)
 	}
+	if err := d.runtimes.Readable(ctx, n.Runtime.asked(kept.Program())); err != nil {
+		return err
+	}
 	if err := d.furnishOld(&n); err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // The protocol between the host and cubby-init, the agent inside a sandbox.
 //
 // Both ends come from the same build or from adjacent versions: fields are
-// only added. The host is the HTTP/1.1 client on connections that the guest
+// only added, and each call or field that is added has an entry in package
+// capability, so that no agent is asked for what it does not know. The host is the HTTP/1.1 client on connections that the guest
 // dialled, so there are no bidirectional streams; what needs one (port dials)
 // is an HTTP Upgrade, and what is bulk (file contents, archives) is a plain
 // HTTP body, both on paths of their own (see internal/guestd).
@@ -431,10 +432,13 @@ func (*HelloRequest) Descriptor() ([]byte, []int) {
 }
 
 type HelloResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	BootId        string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"` // changes when the agent is another process, or that of a copy
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Version   string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	BootId    string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"` // changes when the agent is another process, or that of a copy
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// What the agent can do beyond the first version of the protocol; empty: it is of
+	// before there were such announcements. See sandbox.AgentCapability.
+	Capabilities  []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -486,6 +490,13 @@ func (x *HelloResponse) GetBootId() string {
 func (x *HelloResponse) GetStartedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *HelloResponse) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
 	}
 	return nil
 }
@@ -4543,12 +4554,13 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	" \x01(\tR\x0eresolverListen\x12'\n" +
 	"\x0fredirect_listen\x18\v \x01(\tR\x0eredirectListen\x12!\n" +
 	"\fset_redirect\x18\f \x01(\bR\vsetRedirect\"\x0e\n" +
-	"\fHelloRequest\"}\n" +
+	"\fHelloRequest\"\xa1\x01\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x129\n" +
 	"\n" +
-	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\x7f\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\"\n" +
+	"\fcapabilities\x18\x04 \x03(\tR\fcapabilities\"\x7f\n" +
 	"\x0fIdentifyRequest\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\tR\breplaces\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +

@@ -1,7 +1,8 @@
 // The protocol between the host and cubby-init, the agent inside a sandbox.
 //
 // Both ends come from the same build or from adjacent versions: fields are
-// only added. The host is the HTTP/1.1 client on connections that the guest
+// only added, and each call or field that is added has an entry in package
+// capability, so that no agent is asked for what it does not know. The host is the HTTP/1.1 client on connections that the guest
 // dialled, so there are no bidirectional streams; what needs one (port dials)
 // is an HTTP Upgrade, and what is bulk (file contents, archives) is a plain
 // HTTP body, both on paths of their own (see internal/guestd).
