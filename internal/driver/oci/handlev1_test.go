@@ -68,3 +68,29 @@ func TestHandleVersion1(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreOfASandboxWhoseHandleNamesNoImage: a handle of version 1 names the root
+// filesystem of its image and not the digest. What was kept of such a sandbox can be
+// restored with the same image, and with no other.
+func TestRestoreOfASandboxWhoseHandleNamesNoImage(t *testing.T) {
+	n, err := parseHandle(handleV1(t, "gvisor"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := driver.Spec{UID: sandbox.NewUID(), Isolation: n.Isolation, Limits: n.Limits, Image: driver.Image{Digest: "abc", Dir: n.Rootfs}}
+	for _, v := range n.Volumes {
+		spec.Volumes = append(spec.Volumes, driver.Volume{Role: v.Role, Dir: "/data/disks/other/" + string(v.Role), ReadOnly: v.ReadOnly})
+	}
+	same := n
+	if err := same.become(spec); err != nil || same.Image != "abc" || same.UID != spec.UID {
+		t.Errorf("with the same image it is %+v, %v", same, err)
+	}
+	spec.Image = driver.Image{Digest: "abd", Dir: "/data/images/abd/rootfs"}
+	if other := n; other.become(spec) == nil {
+		t.Error("it is restored with another image")
+	}
+	n.Image = "abc"
+	if n.become(spec) == nil {
+		t.Error("one that names its image is restored with another")
+	}
+}
