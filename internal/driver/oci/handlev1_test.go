@@ -73,7 +73,7 @@ func TestHandleVersion1(t *testing.T) {
 // filesystem of its image and not the digest. What was kept of such a sandbox can be
 // restored with the same image, and with no other.
 func TestRestoreOfASandboxWhoseHandleNamesNoImage(t *testing.T) {
-	n, err := parseHandle(handleV1(t, "gvisor"))
+	n, err := places{}.parse(handleV1(t, "gvisor"))
 	if err != nil {
 		t.Fatal(err)
 	}
