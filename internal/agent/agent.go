@@ -23,6 +23,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/keylock"
@@ -56,7 +57,7 @@ type Chosen struct {
 	Sight          *loop.Sight
 	// MaxTurns and MaxTokens bound a run; 0 of MaxTokens is no bound.
 	MaxTurns, MaxTokens int
-	Policy              loop.Policy
+	Policy              conversation.Policy
 }
 
 // Hands gives threads their tools.

@@ -149,7 +149,7 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (begin lo
 	if err != nil {
 		return begin, leave, err
 	}
-	return loop.Start{RunID: e.run.ID, Input: input, Command: e.run.Request.Command, Again: again, State: state}, leave, nil
+	return loop.Start{RunID: e.run.ID, Input: input, Command: e.run.Request.Command, Question: e.run.Request.Question, Again: again, State: state}, leave, nil
 }
 
 // recorder keeps what a run does.
@@ -212,8 +212,8 @@ func (r *recorder) Commit(ctx context.Context, c conversation.Checkpoint, state 
 	return r.s.cfg.Store.Commit(ctx, store.CommitRequest{Thread: t.UID, Checkpoint: c, State: state, Head: true, Durable: len(c.Next) == 0})
 }
 
-func (r *recorder) Pause(ctx context.Context, checkpoint string, tasks []conversation.Task) error {
-	return r.s.cfg.Store.SetCheckpointTasks(ctx, r.thread.UID, checkpoint, tasks)
+func (r *recorder) Pause(ctx context.Context, c conversation.Checkpoint) error {
+	return r.s.cfg.Store.PauseCheckpoint(ctx, r.thread.UID, c)
 }
 
 // patientRecorder is a recorder that waits while the database is away, unless run,

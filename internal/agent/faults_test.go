@@ -459,7 +459,6 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	s, _ := newWorld(t).daemon()
 	thread := newThread(t, s)
 	for name, change := range map[string]func(*agent.NewRun){
-		"a command beside an input": func(n *agent.NewRun) { n.Request.Command = &conversation.Command{Resume: json.RawMessage(`true`)} },
 		"less than no step":         func(n *agent.NewRun) { n.Request.RecursionLimit = -1 },
 		"metadata that no checkpoint can hold": func(n *agent.NewRun) {
 			n.Metadata = map[string]json.RawMessage{}

@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/llm"
 	"github.com/cubbyhq/cubby/internal/llm/providers"
@@ -50,14 +51,14 @@ func (c *Catalogue) Choose(ctx context.Context, q Choice) (Chosen, error) {
 	out := Chosen{
 		Model: provider, Provider: ref.Provider, Name: ref.Model, Sight: c.sight(auth.From(ctx).Tenant, q.BaseURL, ref, cmp.Or(q.Vision, string(e.Vision))),
 		MaxTurns: cmp.Or(e.MaxIterations, c.turns), MaxTokens: least(int(e.TokenBudget), c.tokens, isOperator(ctx)),
-		Policy: loop.Policy{Tools: map[string]loop.Rule{}},
+		Policy: conversation.Policy{Tools: map[string]conversation.Rule{}},
 	}
 	for tool, decision := range e.Approval {
 		if tool == settings.AllOthers {
-			out.Policy.Others = loop.Decision(decision)
+			out.Policy.Others = conversation.Decision(decision)
 			continue
 		}
-		out.Policy.Tools[tool] = loop.Rule{Decision: loop.Decision(decision)}
+		out.Policy.Tools[tool] = conversation.Rule{Decision: conversation.Decision(decision)}
 	}
 	return out, nil
 }

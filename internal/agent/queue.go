@@ -34,6 +34,9 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 		return run, t, err
 	}
 	defer unlock()
+	if err := s.address(ctx, t.UID, &run.Request); err != nil {
+		return run, t, err
+	}
 	if err := s.makeRoom(ctx, t, run.Multitask); err != nil {
 		return run, t, err
 	}
@@ -74,6 +77,30 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 	w.rec = &recorder{s: s, run: run, thread: t, log: log}
 	s.admit(w)
 	return run, t, nil
+}
+
+// address notes which question a command answers. Invalid when it is no answer to it: a
+// person who decides is told at once, and the question stays.
+func (s *Service) address(ctx context.Context, uid sandbox.UID, q *conversation.RunRequest) error {
+	q.Question = ""
+	if q.Command == nil || !conversation.Given(q.Command.Resume) {
+		return nil
+	}
+	at, err := s.headOf(ctx, uid)
+	if err == nil && q.Checkpoint != "" {
+		at, err = s.cfg.Store.Checkpoint(ctx, uid, q.Checkpoint)
+	}
+	if errors.Is(err, errs.NotFound) {
+		return nil // the run says so
+	}
+	if err != nil {
+		return err
+	}
+	q.Question = at.Question()
+	if q.Question == "" && s.busy(uid) {
+		return nil // what the thread waits with when the run begins is not known
+	}
+	return loop.CheckAnswer(at, q.Command.Resume)
 }
 
 // unmake takes back a run that cannot begin, whose thread was so before. One that

@@ -61,6 +61,9 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
 		return none, conversation.Thread{}, err
 	}
+	if _, err := asksOf(run.Request, s.cfg.Hands.Tools(ctx, thread, said(run.Request, "sandbox_id")).List()); err != nil {
+		return none, conversation.Thread{}, err
+	}
 	t, err := r.threadFor(ctx, thread, &run, n)
 	if err != nil {
 		return none, t, err
@@ -79,15 +82,13 @@ const maxRunMetadata = 200
 // complete reads what the request says, and takes its key out of it.
 func complete(run *conversation.Run, as conversation.Assistant) error {
 	q := &run.Request
-	if c := q.Command; c != nil && !conversation.Given(c.Resume) && !conversation.Given(c.Goto) && !conversation.Given(c.Update) {
-		q.Command = nil // clients send {} beside an input
+	if q.Command = q.Command.Normal(); q.Command != nil {
+		q.Input = nil // as LangGraph has it: a command that says something is all that the run gets
 	}
-	messages, err := conversation.ParseInput(q.Input)
+	_, err := conversation.ParseInput(q.Input)
 	switch {
 	case err != nil:
 		return err
-	case q.Command != nil && len(messages) > 0:
-		return errs.E(errs.Invalid, "command: it cannot come together with an input").Hint("answer first, and send the input as a run of its own")
 	case len(run.Metadata) > maxRunMetadata:
 		return errs.E(errs.Invalid, "metadata: %d names, at most %d are possible", len(run.Metadata), maxRunMetadata)
 	case q.RecursionLimit < 0:
@@ -101,9 +102,6 @@ func complete(run *conversation.Run, as conversation.Assistant) error {
 		return errs.E(errs.Invalid, "multitask_strategy: %.40q is none", run.Multitask).Hint("it is reject, interrupt, rollback or enqueue")
 	}
 	q.Temporary = false // see threadFor
-	if q.Command != nil && isEmptyObject(q.Input) {
-		q.Input = nil // clients send {} beside a command
-	}
 	if !conversation.Given(q.Input) {
 		q.Input = nil
 	}
@@ -135,11 +133,6 @@ func complete(run *conversation.Run, as conversation.Assistant) error {
 func isObject(raw json.RawMessage) bool {
 	var object map[string]json.RawMessage
 	return json.Unmarshal(raw, &object) == nil && object != nil
-}
-
-func isEmptyObject(raw json.RawMessage) bool {
-	var object map[string]json.RawMessage
-	return json.Unmarshal(raw, &object) == nil && len(object) == 0
 }
 
 // threadFor returns the thread that a run is for.
@@ -391,9 +384,14 @@ func (s *Service) config(ctx context.Context, t conversation.Thread, run convers
 		return loop.Config{}, err
 	}
 	box := said(q, "sandbox_id")
+	tools := s.cfg.Hands.Tools(ctx, t.ID, box)
+	asked, err := asksOf(q, tools.List())
+	if err != nil {
+		return loop.Config{}, err
+	}
 	c := loop.Config{
 		Model: chosen.Model, Provider: chosen.Provider, Name: chosen.Name, Sight: chosen.Sight,
-		Tools: s.cfg.Hands.Tools(ctx, t.ID, box), Policy: policyFor(chosen.Policy, q),
+		Tools: tools, Policy: asked.Stricter(chosen.Policy),
 		MaxTurns: chosen.MaxTurns, MaxSteps: q.RecursionLimit, MaxTokens: chosen.MaxTokens,
 		InterruptBefore: q.InterruptBefore, InterruptAfter: q.InterruptAfter, Now: s.cfg.Now,
 	}
@@ -410,39 +408,4 @@ func truth(s string) string {
 		return "false"
 	}
 	return ""
-}
-
-// policyFor is the policy of settings with what the request adds: tools that a person
-// is to be asked about. A request never allows what settings do not.
-func policyFor(p loop.Policy, q conversation.RunRequest) loop.Policy {
-	asked := map[string]json.RawMessage{}
-	_ = json.Unmarshal(q.Configurable["interrupt_on"], &asked) // what is none asks for nothing
-	for _, name := range q.InterruptBefore {
-		if name != "*" && name != conversation.NodeAgent && name != conversation.NodeTools {
-			asked[name] = json.RawMessage("true")
-		}
-	}
-	out := loop.Policy{Tools: map[string]loop.Rule{}, Others: p.Others}
-	for name, rule := range p.Tools {
-		out.Tools[name] = rule
-	}
-	for name, raw := range asked {
-		rule, there := out.Tools[name]
-		if !there {
-			rule.Decision = p.Others
-		}
-		var no bool
-		if json.Unmarshal(raw, &no) == nil && !no || rule.Decision == loop.Deny {
-			continue
-		}
-		var form struct {
-			Allowed     []string `json:"allowed_decisions"`
-			Description string   `json:"description"`
-		}
-		if json.Unmarshal(raw, &form.Allowed) != nil {
-			_ = json.Unmarshal(raw, &form) // true is all of them
-		}
-		out.Tools[name] = loop.Rule{Decision: loop.Ask, Decisions: form.Allowed, Description: form.Description}
-	}
-	return out
 }

@@ -53,7 +53,10 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 			if err != nil {
 				return err
 			}
-			r.Error, t.Error, t.Status = failed, failed, conversation.ThreadFailed
+			r.Error, t.Error = failed, failed
+			if head.Question() == "" { // a question stays one
+				t.Status = conversation.ThreadFailed
+			}
 		}
 		if head.RunID == r.ID && len(r.Request.Input) > store.LongInput {
 			r.Request.Input = nil // the thread's state has it

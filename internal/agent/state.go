@@ -236,6 +236,7 @@ func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conver
 		"thread_id": conversation.Text(found.ID), "source": conversation.Text(string(c.Source)), "step": conversation.Number(c.Step),
 	})
 	c.Tasks = loop.TasksOf(c.ID, c.Next)
+	loop.Inherit(&c, at.Checkpoint, at.Messages, state)
 	c, _, err = s.cfg.Store.Commit(ctx, store.CommitRequest{
 		Thread: found.UID, Checkpoint: c, State: state, Head: true, Durable: true,
 		Change: func(th *conversation.Thread) error {

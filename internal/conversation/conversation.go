@@ -106,8 +106,21 @@ type Checkpoint struct {
 	Metadata map[string]json.RawMessage
 	RunID    string
 	// Messages are the state's, by their places in the thread.
-	Messages  Refs
+	Messages Refs
+	// Approval is what a person has to decide about; nil: nothing.
+	Approval  *Approval
 	CreatedAt time.Time
+}
+
+// Question is the id of the interrupt that a person has to answer before the run can go
+// on; "": there is none.
+func (c Checkpoint) Question() string {
+	for _, t := range c.Tasks {
+		for _, i := range t.Interrupts {
+			return i.ID
+		}
+	}
+	return ""
 }
 
 // Task is a node that is to run, or could not.
@@ -172,8 +185,11 @@ type Run struct {
 
 // RunRequest is what a run is to do.
 type RunRequest struct {
-	Input           json.RawMessage            `json:"input,omitempty"` // null: none
-	Command         *Command                   `json:"command,omitempty"`
+	Input   json.RawMessage `json:"input,omitempty"` // null: none
+	Command *Command        `json:"command,omitempty"`
+	// Question is the interrupt that the thread waited with when the command came: it
+	// answers no other one.
+	Question        string                     `json:"question,omitempty"`
 	Checkpoint      string                     `json:"checkpoint_id,omitempty"` // to go on from; "": the head
 	Tags            []string                   `json:"tags,omitempty"`
 	RecursionLimit  int                        `json:"recursion_limit,omitempty"` // steps; 0: the default
@@ -199,4 +215,23 @@ type Command struct {
 	Resume json.RawMessage `json:"resume,omitempty"`
 	Goto   json.RawMessage `json:"goto,omitempty"`
 	Update json.RawMessage `json:"update,omitempty"`
+}
+
+// Normal is a command without what says nothing: clients send {}, and empty lists for
+// what they leave out. It is nil when nothing is left.
+func (c *Command) Normal() *Command {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	for _, field := range []*json.RawMessage{&out.Goto, &out.Update} {
+		var list []json.RawMessage
+		if json.Unmarshal(*field, &list) == nil && len(list) == 0 {
+			*field = nil
+		}
+	}
+	if !Given(out.Resume) && !Given(out.Goto) && !Given(out.Update) {
+		return nil
+	}
+	return &out
 }

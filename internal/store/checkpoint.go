@@ -15,7 +15,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-const checkpointColumns = `id, parent, source, step, nodes, tasks, metadata, run, messages, created_at`
+const checkpointColumns = `id, parent, source, step, nodes, tasks, metadata, run, messages, created_at, approval`
 
 func noSuchCheckpoint() error { return errs.E(errs.NotFound, "no such checkpoint") }
 
@@ -125,12 +125,13 @@ func (t *tx) addCheckpoint(uid sandbox.UID, c conversation.Checkpoint) error {
 	}
 	next, errNext := encodeText(orEmpty(c.Next))
 	tasks, errTasks := encodeText(orEmpty(c.Tasks))
-	metadata, err := encodeMetadata(c.Metadata)
-	if err := errors.Join(errNext, errTasks, err); err != nil {
+	metadata, errMetadata := encodeMetadata(c.Metadata)
+	approval, err := encodeApproval(c.Approval)
+	if err := errors.Join(errNext, errTasks, errMetadata, err); err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT INTO checkpoints (thread, `+checkpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		uid, c.ID, c.Parent, c.Source, c.Step, next, tasks, metadata, c.RunID, c.Messages.String(), micros(c.CreatedAt))
+	_, err = t.exec(`INSERT INTO checkpoints (thread, `+checkpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		uid, c.ID, c.Parent, c.Source, c.Step, next, tasks, metadata, c.RunID, c.Messages.String(), micros(c.CreatedAt), approval)
 	return err
 }
 
@@ -270,9 +271,9 @@ func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Ti
 }
 
 func scanCheckpoint(r row) (c conversation.Checkpoint, err error) {
-	var next, tasks, metadata, messages string
+	var next, tasks, metadata, messages, approval string
 	var created int64
-	err = r.Scan(&c.ID, &c.Parent, &c.Source, &c.Step, &next, &tasks, &metadata, &c.RunID, &messages, &created)
+	err = r.Scan(&c.ID, &c.Parent, &c.Source, &c.Step, &next, &tasks, &metadata, &c.RunID, &messages, &created, &approval)
 	if errors.Is(err, sql.ErrNoRows) {
 		return c, noSuchCheckpoint()
 	}
@@ -283,21 +284,34 @@ func scanCheckpoint(r row) (c conversation.Checkpoint, err error) {
 	if c.Messages, err = conversation.ParseRefs(messages); err != nil {
 		return c, err
 	}
+	if approval != "" {
+		if err := decode([]byte(approval), &c.Approval); err != nil {
+			return c, err
+		}
+	}
 	return c, errors.Join(decode([]byte(next), &c.Next), decode([]byte(tasks), &c.Tasks), decode([]byte(metadata), &c.Metadata))
 }
 
-// SetCheckpointTasks notes what became of the tasks of a checkpoint: why they wait or
-// failed. NotFound when the thread has none with the id.
-func (s *Store) SetCheckpointTasks(ctx context.Context, uid sandbox.UID, id string, tasks []conversation.Task) error {
-	text, err := encodeText(orEmpty(tasks))
-	if err != nil {
+// PauseCheckpoint stores the tasks of a checkpoint, which say why they wait or failed,
+// and its approval. NotFound when the thread has none with the id.
+func (s *Store) PauseCheckpoint(ctx context.Context, uid sandbox.UID, c conversation.Checkpoint) error {
+	tasks, errTasks := encodeText(orEmpty(c.Tasks))
+	approval, err := encodeApproval(c.Approval)
+	if err := errors.Join(errTasks, err); err != nil {
 		return err
 	}
 	return s.update(ctx, durable, func(t *tx) error {
-		n, err := t.exec(`UPDATE checkpoints SET tasks = $3 WHERE thread = $1 AND id = $2`, uid, id, text)
+		n, err := t.exec(`UPDATE checkpoints SET tasks = $3, approval = $4 WHERE thread = $1 AND id = $2`, uid, c.ID, tasks, approval)
 		if err == nil && n == 0 {
 			err = noSuchCheckpoint()
 		}
 		return err
 	})
+}
+
+func encodeApproval(a *conversation.Approval) (string, error) {
+	if a == nil {
+		return "", nil
+	}
+	return encodeText(a)
 }

@@ -22,11 +22,11 @@ func (r *run) act(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, at := r.newestAnswer()
+	answer, at := newestAnswer(r.state)
 	if at < 0 {
 		return &failure{kind: "ValueError", message: "the thread has no answer whose tools could run"}
 	}
-	todo := r.unanswered(answer, at)
+	todo := unanswered(r.state, at)
 	decided, err := r.decide(ctx, t, &answer, todo)
 	if err != nil {
 		return err
@@ -71,28 +71,6 @@ func (r *run) act(ctx context.Context) error {
 		return err
 	}
 	return ctx.Err()
-}
-
-// newestAnswer is the model's last message, and where it is; -1: there is none.
-func (r *run) newestAnswer() (conversation.Message, int) {
-	for i := len(r.state) - 1; i >= 0; i-- {
-		if r.state[i].Message.Type == conversation.AI {
-			return r.state[i].Message, i
-		}
-	}
-	return conversation.Message{}, -1
-}
-
-// unanswered are the ids of the calls of an answer that have no result.
-func (r *run) unanswered(answer conversation.Message, at int) map[string]bool {
-	todo := map[string]bool{}
-	for _, c := range callsOf(answer) {
-		todo[c.ID] = true
-	}
-	for _, e := range r.state[at:] {
-		delete(todo, e.Message.ToolCallID)
-	}
-	return todo
 }
 
 func (r *run) told(m conversation.Message) error {

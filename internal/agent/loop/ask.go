@@ -62,7 +62,10 @@ func (r *run) ask(ctx context.Context) error {
 	if len(m.ToolCalls)+len(m.InvalidToolCalls) > 0 {
 		next = []string{conversation.NodeTools}
 	}
-	return r.commit(ctx, conversation.SourceLoop, next, state)
+	c := r.checkpoint(conversation.SourceLoop, next)
+	// With the calls, and not later: whoever goes on after a crash or a cancel is bound by it.
+	c.Approval = asksFor(undecided(r.at.Approval, state), r.Policy, m)
+	return r.add(ctx, c, state)
 }
 
 // answerID is the id of the message that a task makes. It is another one in each run: one

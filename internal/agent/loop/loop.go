@@ -24,38 +24,6 @@ var (
 	ErrStopping = errors.New("the daemon is stopping")
 )
 
-// Decision is what the operator's or the client's policy says of a tool.
-type Decision string
-
-const (
-	Allow Decision = "allow"
-	Ask   Decision = "ask"  // a person decides each time
-	Deny  Decision = "deny" // the model is told that it may not
-)
-
-// Policy is the decision for each tool. Its zero value allows all.
-type Policy struct {
-	Tools map[string]Rule
-	// Others is for tools that Tools does not have; "" allows them.
-	Others Decision
-}
-
-// Rule is the policy for one tool. Decisions are what a person may say; none means
-// approve, edit and reject.
-type Rule struct {
-	Decision    Decision
-	Decisions   []string
-	Description string // for that person; "": cubby's words
-}
-
-func (p Policy) of(tool string) Rule {
-	rule, there := p.Tools[tool]
-	if !there {
-		rule.Decision = p.Others
-	}
-	return rule
-}
-
 // Recorder keeps what a run does. An error of it ends the run.
 type Recorder interface {
 	// Tell adds an event to the run's journal.
@@ -63,8 +31,9 @@ type Recorder interface {
 	// Commit stores a checkpoint with its state, as the head of the thread, and
 	// returns both with the places of new messages.
 	Commit(ctx context.Context, c conversation.Checkpoint, state []conversation.Entry) (conversation.Checkpoint, []conversation.Entry, error)
-	// Pause notes in a checkpoint why its tasks wait or failed.
-	Pause(ctx context.Context, checkpoint string, tasks []conversation.Task) error
+	// Pause stores the tasks of a checkpoint, which say why they wait or failed, and its
+	// approval.
+	Pause(ctx context.Context, c conversation.Checkpoint) error
 }
 
 // Config is what a run works with.
@@ -76,7 +45,7 @@ type Config struct {
 	// System returns the system prompt.
 	System func(ctx context.Context) string
 	Record Recorder
-	Policy Policy
+	Policy conversation.Policy
 
 	// MaxTurns bounds how often the model is asked, and MaxSteps the steps of the
 	// graph, as LangGraph counts them; 0 is no bound.
@@ -114,6 +83,8 @@ type Start struct {
 	RunID   string
 	Input   []conversation.Message // empty: the run goes on where the state stands
 	Command *conversation.Command
+	// Question is the interrupt that the command answers; "": there was none when it came.
+	Question string
 	// Again: an earlier daemon began the run, and the state is what it left.
 	Again bool
 	State State
@@ -157,6 +128,7 @@ func Run(ctx context.Context, c Config, s Start) (conversation.Ended, error) {
 	}
 	r := &run{Config: c, start: s, at: s.State.Checkpoint, state: s.State.Messages, images: map[string][]llm.Image{}, eyes: c.Sight.sees()}
 	r.fold = foldOf(r.state)
+	r.at.Approval = approvalOf(r.at, r.state)
 	err := r.begin(ctx)
 	if err == nil {
 		err = r.steer(ctx)
@@ -302,10 +274,10 @@ func (r *run) failed(ctx context.Context, node string, err error) error {
 			tasks[i].Error = &text
 		}
 	}
-	if err := r.Record.Pause(ctx, r.at.ID, tasks); err != nil {
+	r.at.Tasks = tasks
+	if err := r.Record.Pause(ctx, r.at); err != nil {
 		return err
 	}
-	r.at.Tasks = tasks
 	return f
 }
 
@@ -320,6 +292,13 @@ func stopsAt(nodes []string, node string) bool {
 
 // commit makes a state the thread's, and tells of it.
 func (r *run) commit(ctx context.Context, source conversation.Source, next []string, state []conversation.Entry) error {
+	c := r.checkpoint(source, next)
+	Inherit(&c, r.at, r.state, state)
+	return r.add(ctx, c, state)
+}
+
+// checkpoint is the one that follows, without a state.
+func (r *run) checkpoint(source conversation.Source, next []string) conversation.Checkpoint {
 	c := conversation.Checkpoint{
 		ID: conversation.NewID(), Parent: r.at.ID, Source: source, Step: r.at.Step + 1, Next: next,
 		RunID: r.start.RunID, CreatedAt: r.Now(),
@@ -328,12 +307,17 @@ func (r *run) commit(ctx context.Context, source conversation.Source, next []str
 		c.Step = -1
 	}
 	c.Tasks = TasksOf(c.ID, next)
+	return c
+}
+
+// add makes a checkpoint the thread's newest.
+func (r *run) add(ctx context.Context, c conversation.Checkpoint, state []conversation.Entry) error {
 	c, state, err := r.Record.Commit(context.WithoutCancel(ctx), c, state)
 	if err != nil {
 		return err
 	}
 	r.at, r.state = c, state
-	return r.tell(conversation.Event{Checkpoint: &conversation.Step{ID: c.ID, Parent: c.Parent, Source: source, Step: c.Step, Next: next}})
+	return r.tell(conversation.Event{Checkpoint: &conversation.Step{ID: c.ID, Parent: c.Parent, Source: c.Source, Step: c.Step, Next: c.Next}})
 }
 
 // TasksOf are the tasks of a checkpoint's next nodes. Their ids follow from its own.

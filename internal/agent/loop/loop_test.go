@@ -127,10 +127,10 @@ func (m *memory) Commit(_ context.Context, c conversation.Checkpoint, state []co
 	return c, state, nil
 }
 
-func (m *memory) Pause(_ context.Context, checkpoint string, tasks []conversation.Task) error {
+func (m *memory) Pause(_ context.Context, c conversation.Checkpoint) error {
 	for i := range m.points {
-		if m.points[i].ID == checkpoint {
-			m.points[i].Tasks = tasks
+		if m.points[i].ID == c.ID {
+			m.points[i].Tasks, m.points[i].Approval = c.Tasks, c.Approval
 		}
 	}
 	return nil
@@ -188,6 +188,7 @@ func newBench(t *testing.T, turns ...turn) *bench {
 func (b *bench) run(ctx context.Context, s loop.Start) conversation.Ended {
 	b.Helper()
 	s.RunID, s.State = "run", b.memory.head()
+	s.Question = s.State.Checkpoint.Question()
 	ended, err := loop.Run(ctx, b.config, s)
 	if err != nil {
 		b.Fatalf("Run: %v", err)

@@ -13,10 +13,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/llm"
 )
 
-func asks(tools ...string) loop.Policy {
-	p := loop.Policy{Tools: map[string]loop.Rule{}}
+func asks(tools ...string) conversation.Policy {
+	p := conversation.Policy{Tools: map[string]conversation.Rule{}}
 	for _, tool := range tools {
-		p.Tools[tool] = loop.Rule{Decision: loop.Ask}
+		p.Tools[tool] = conversation.Rule{Decision: conversation.Ask}
 	}
 	return p
 }
@@ -88,7 +88,7 @@ func TestDecisionsThatAreNone(t *testing.T) {
 
 func TestPolicyDenies(t *testing.T) {
 	b := newBench(t, calls("run", `{}`, "look", `{}`), says("ok"))
-	b.config.Policy = loop.Policy{Tools: map[string]loop.Rule{"run": {Decision: loop.Deny}}}
+	b.config.Policy = conversation.Policy{Tools: map[string]conversation.Rule{"run": {Decision: conversation.Deny}}}
 	b.run(t.Context(), human("go"))
 	equal(t, "made", b.hands.made, []string{"look{}"})
 	if said := b.memory.said(); !strings.Contains(said[2], "does not allow") || said[3] != "tool:did look" {

@@ -39,11 +39,12 @@ func TestAnswerIsOfOneQuestion(t *testing.T) {
 		first, state := b.memory, b.memory.head()
 		// It dies where it would note the second question.
 		b.config.Record = &noPause{memory: first}
-		if _, err := loop.Run(t.Context(), b.config, loop.Start{RunID: "second", Command: yes.Command, State: state}); err == nil {
+		if _, err := loop.Run(t.Context(), b.config, loop.Start{RunID: "second", Command: yes.Command, Question: state.Checkpoint.Question(), State: state}); err == nil {
 			t.Fatal("the recorder did not die")
 		}
 		b.config.Record = first
-		ended, err := loop.Run(t.Context(), b.config, loop.Start{RunID: "second", Command: yes.Command, State: first.head(), Again: true})
+		again := loop.Start{RunID: "second", Command: yes.Command, Question: state.Checkpoint.Question(), State: first.head(), Again: true}
+		ended, err := loop.Run(t.Context(), b.config, again)
 		if err != nil || len(ended.Interrupts) != 1 {
 			t.Errorf("ended %+v, %v", ended, err)
 		}
@@ -69,7 +70,7 @@ func TestAnswerIsOfOneQuestion(t *testing.T) {
 // noPause is a recorder that fails to note a question.
 type noPause struct{ *memory }
 
-func (*noPause) Pause(context.Context, string, []conversation.Task) error {
+func (*noPause) Pause(context.Context, conversation.Checkpoint) error {
 	return errors.New("the disk is full")
 }
 
@@ -78,7 +79,7 @@ func (*noPause) Pause(context.Context, string, []conversation.Task) error {
 func TestEditDoesNotGetAroundThePolicy(t *testing.T) {
 	b := newBench(t, calls("run", `{}`), says("ok"))
 	b.config.Policy = asks("run")
-	b.config.Policy.Tools["look"] = loop.Rule{Decision: loop.Deny}
+	b.config.Policy.Tools["look"] = conversation.Rule{Decision: conversation.Deny}
 	b.run(t.Context(), human("go"))
 	ended := b.run(t.Context(), resume(`{"decisions":[{"type":"edit","edited_action":{"name":"look","args":{}}}]}`))
 	if ended.Status != conversation.RunFailed || ended.Error != "ValueError" || len(b.hands.made) > 0 {

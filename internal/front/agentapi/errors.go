@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
@@ -51,10 +52,14 @@ func refuseMethod(w http.ResponseWriter, err error) {
 	front.WriteJSON(w, http.StatusMethodNotAllowed, bodyOf(err))
 }
 
-// busy makes the error of a run that its thread has no room for the platform's.
-func busy(err error) error {
+// refused gives the error of a run that is not begun the platform's status: its thread has
+// no room for it, or what it says of approvals has no meaning.
+func refused(err error) error {
 	switch errs.KindOf(err) {
 	case errs.Conflict, errs.WrongState, errs.InUse:
+		return unprocessable(err)
+	}
+	if errors.Is(err, conversation.ErrApproval) {
 		return unprocessable(err)
 	}
 	return err

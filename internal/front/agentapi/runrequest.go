@@ -117,6 +117,9 @@ func (d *door) beginOf(r *http.Request, data []byte, followed bool) (begun, erro
 	var b begun
 	if len(data) > 0 {
 		if err := front.DecodeLoose(data, &b.RunCreate); err != nil {
+			if json.Valid(data) { // a field has a value that it cannot have
+				err = unprocessable(err)
+			}
 			return b, err
 		}
 	}
@@ -125,5 +128,5 @@ func (d *door) beginOf(r *http.Request, data []byte, followed bool) (begun, erro
 	}
 	var err error
 	b.run, b.thread, err = d.Runs.Create(r.Context(), r.PathValue("thread_id"), b.RunCreate.run(followed))
-	return b, busy(err)
+	return b, refused(err)
 }
