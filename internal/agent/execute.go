@@ -149,7 +149,7 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (begin lo
 	if err != nil {
 		return begin, leave, err
 	}
-	return loop.Start{RunID: e.run.ID, Input: input, Command: e.run.Request.Command, Question: e.run.Request.Question, Again: again, State: state}, leave, nil
+	return loop.Start{RunID: e.run.ID, Input: input, Command: e.run.Request.Command, Question: e.run.Request.Question, Older: at != "" && at != t.Head, Again: again, State: state}, leave, nil
 }
 
 // recorder keeps what a run does.

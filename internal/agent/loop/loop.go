@@ -85,6 +85,8 @@ type Start struct {
 	Command *conversation.Command
 	// Question is the interrupt that the command answers; "": there was none when it came.
 	Question string
+	// Older: the state is not the newest of its thread.
+	Older bool
 	// Again: an earlier daemon began the run, and the state is what it left.
 	Again bool
 	State State
@@ -169,6 +171,10 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	if len(r.start.Input) == 0 {
+		if r.start.Older && r.start.Command == nil && r.at.Question() != "" {
+			// The thread waits with the question again, and not behind what came after it.
+			return r.commit(ctx, conversation.SourceFork, r.at.Next, r.state)
+		}
 		if len(r.at.Next) == 0 && r.start.Command == nil {
 			return &failure{kind: "EmptyInputError", message: "there is no input, and the thread waits for nothing"}
 		}

@@ -46,6 +46,9 @@ type rig struct {
 	returns time.Duration // how long clients of an earlier daemon are waited for
 	waiting chan struct{}
 	release chan struct{}
+
+	mu    sync.Mutex
+	calls []string // that the model made; guarded by mu
 }
 
 // newRig starts the API. With root it is at the root too.
@@ -105,6 +108,8 @@ func (r *rig) Stream(ctx context.Context, q llm.Request) iter.Seq2[llm.Event, er
 		case "call":
 			say(llm.TextDelta{Text: "I look."}, llm.ToolCallDelta{ID: "c1", Name: "look", Arguments: `{"at":`}, llm.ToolCallDelta{Arguments: `"it"}`},
 				llm.Usage{Input: 3, Output: 2}, llm.Done{Stop: llm.StopTools})
+		case "Delete the old logs":
+			say(llm.ToolCallDelta{ID: "c2", Name: "execute_terminal", Arguments: `{"command":"rm -r logs"}`}, llm.Done{Stop: llm.StopTools})
 		case "fail":
 			yield(nil, &llm.Error{Fault: llm.Denied, Provider: "test", Message: "wrong key"})
 		case "wait":
@@ -133,9 +138,12 @@ func (r *rig) Choose(context.Context, agent.Choice) (agent.Chosen, error) {
 
 func (r *rig) Tools(context.Context, string, string) loop.Tools { return r }
 
-func (*rig) List() []llm.Tool { return []llm.Tool{{Name: "look"}} }
+func (*rig) List() []llm.Tool { return []llm.Tool{{Name: "look"}, {Name: "execute_terminal"}} }
 
-func (*rig) Call(_ context.Context, c loop.Call) loop.Result {
+func (r *rig) Call(_ context.Context, c loop.Call) loop.Result {
+	r.mu.Lock()
+	r.calls = append(r.calls, c.Name+string(c.Arguments))
+	r.mu.Unlock()
 	c.Output("box", "stdout", "looking\n")
 	return loop.Result{Content: "seen"}
 }
