@@ -70,7 +70,7 @@ CREATE TABLE checkpoints (
     metadata   TEXT    NOT NULL,
     run        TEXT    NOT NULL,
     messages   TEXT    NOT NULL,
-    created_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL, approval TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (thread, id)
 );
 
