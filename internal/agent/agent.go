@@ -70,6 +70,9 @@ type Hands interface {
 	// Instructions is what AGENTS.md in the thread's workspace says; "": there is none.
 	// It makes and wakes no sandbox.
 	Instructions(ctx context.Context, thread, sandbox string) string
+	// Engage says that a run of the thread goes on, until leave: its sandboxes do not make
+	// place for those of other threads meanwhile.
+	Engage(ctx context.Context, thread string) (leave func())
 	// End destroys the sandboxes and uploads of a thread, in the background.
 	End(ctx context.Context, thread string) error
 }

@@ -122,6 +122,8 @@ func (*world) Describe(context.Context, string, string) string { return "A test.
 
 func (*world) Instructions(context.Context, string, string) string { return "Be kind." }
 
+func (*world) Engage(context.Context, string) func() { return func() {} }
+
 func (w *world) End(_ context.Context, thread string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

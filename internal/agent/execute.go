@@ -47,6 +47,7 @@ func (s *Service) execute(ctx context.Context, e *execution, again bool) {
 // perform does the run's work. Its journal has everything but the end.
 func (s *Service) perform(ctx context.Context, e *execution, again bool) (conversation.Ended, error) {
 	var none conversation.Ended
+	defer s.cfg.Hands.Engage(ctx, e.thread.ID)()
 	attempt := 1
 	if again {
 		attempt = s.attempts(ctx, e) + 1

@@ -459,7 +459,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	s, _ := newWorld(t).daemon()
 	thread := newThread(t, s)
 	for name, change := range map[string]func(*agent.NewRun){
-		"less than no step":         func(n *agent.NewRun) { n.Request.RecursionLimit = -1 },
+		"less than no step": func(n *agent.NewRun) { n.Request.RecursionLimit = -1 },
 		"metadata that no checkpoint can hold": func(n *agent.NewRun) {
 			n.Metadata = map[string]json.RawMessage{}
 			for i := range 251 {

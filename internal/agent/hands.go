@@ -51,6 +51,11 @@ func (h *Sandboxes) Instructions(ctx context.Context, thread, sandbox string) st
 	return text
 }
 
+// Engage implements [Hands].
+func (h *Sandboxes) Engage(ctx context.Context, thread string) (leave func()) {
+	return h.core.Sandboxes().Engage(ctx, thread)
+}
+
 // End implements [Hands].
 func (h *Sandboxes) End(ctx context.Context, thread string) error {
 	return h.core.Threads().End(ctx, thread)

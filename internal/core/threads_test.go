@@ -31,8 +31,8 @@ func TestBoundsOfThreads(t *testing.T) {
 		return err
 	}
 	const (
-		inThread = "all 3 places for running sandboxes of this thread are taken"
-		inAll    = "all 5 places for running sandboxes of threads are taken"
+		inThread = "thread limit reached: 3 running sandboxes (max-per-thread)"
+		inAll    = "tenant limit reached: 5 running sandboxes in threads (max-thread-sandboxes)"
 	)
 	for i := range 3 {
 		w.member(fmt.Sprint("t", i), "t")

@@ -29,7 +29,7 @@ func Public(err error) errs.Info {
 func threadFull(why *sandbox.ThreadFull) (message, hint string) {
 	if why.All {
 		return fmt.Sprintf("Maximum number of sessions (%d) reached. Stop an existing session first.", why.Max),
-			"stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes"
+			fmt.Sprintf("tenant limit: its threads together may have %d running sandboxes (max-thread-sandboxes). Stop or destroy a sandbox of any thread, or have the operator raise the limit", why.Max)
 	}
 	return fmt.Sprintf("Maximum sessions per conversation (%d) reached. Stop an existing session first.", why.Max),
 		"stop or destroy a sandbox of the thread, or name another thread: thread of a new sandbox, for MCP the header Cubby-Thread or cubby mcp --thread NAME; the operator's bound is max-per-thread"

@@ -24,7 +24,7 @@ func TestWording(t *testing.T) {
 		},
 		{
 			refused(&sandbox.ThreadFull{Max: 5, All: true}), "Maximum number of sessions (5) reached. Stop an existing session first.",
-			"stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes",
+			"tenant limit: its threads together may have 5 running sandboxes (max-thread-sandboxes). Stop or destroy a sandbox of any thread, or have the operator raise the limit",
 		},
 		{refused(&sandbox.ImportRefused{Why: sandbox.ImportNoSource}), "source or (session_id, path) is required", "go"},
 		{refused(&sandbox.ImportRefused{Why: sandbox.ImportNoSandbox, Sandbox: "'a'"}), "Source session 'a' not found", "go"},

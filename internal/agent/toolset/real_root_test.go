@@ -19,16 +19,18 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/agent/toolset"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/front/displays"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	images "github.com/cubbyhq/cubby/internal/image"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 // realWorld is a world with gVisor and the images of the host.
-func realWorld(t *testing.T) *world {
+func realWorld(t *testing.T, edit ...func(*core.Config)) *world {
 	t.Helper()
 	store, err := images.Open(os.Getenv("CUBBY_TEST_IMAGE_DIR"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -47,7 +49,26 @@ func realWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return startWorld(t, d, store)
+	return startWorld(t, d, store, edit...)
+}
+
+// TestOneConversationMore: one that cannot keep its memory is stopped, as idle ones are.
+func TestOneConversationMore(t *testing.T) {
+	for isolation, rests := range map[sandbox.Isolation]sandbox.State{sandbox.GVisor: sandbox.Sleeping, sandbox.Container: sandbox.Stopped} {
+		t.Run(string(isolation), func(t *testing.T) {
+			w := realWorld(t, func(c *core.Config) {
+				c.Sandboxes.Caps.InThreads, c.Sandboxes.Defaults.Isolation = 2, isolation
+			})
+			end := w.turn("0")
+			w.thread("0").good("execute_code", object{"code": "kept = 41"})
+			end()
+			testOneConversationMore(t, w, 2, rests)
+			out, _ := w.thread("0").call("execute_code", object{"code": "kept + 1"})
+			if result, _ := out["result"].(map[string]any); isolation == sandbox.GVisor && result["text/plain"] != "42" {
+				t.Errorf("after the wake: %v", out)
+			}
+		})
+	}
 }
 
 // What models do in real sandboxes, with real kernels.

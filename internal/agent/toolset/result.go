@@ -143,6 +143,10 @@ func (t *Thread) advise(f tools.Failure) tools.Failure {
 	switch {
 	case f.Error == "INVALID_INPUT":
 		f.Hint = "Fix the invalid parameters and try again."
+	case errors.As(f.Cause, &full) && full.All:
+		f.Error = fmt.Sprintf("RuntimeError: tenant limit reached: the conversations of this tenant have %d running sandboxes together (max-thread-sandboxes), and all are in use", full.Max)
+		f.Hint = "Wait for another conversation to finish and try again. If this conversation has active sessions, use one of them or end it with stop_session. " +
+			"Otherwise tell the user to stop a sandbox of another conversation, or to ask the operator for a higher max-thread-sandboxes."
 	case errors.As(f.Cause, &full):
 		f.Hint = "Use one of the active sessions by its session_id, or end one that is not needed with stop_session."
 	case f.SessionID != "" && t.isOwn(f.SessionID):

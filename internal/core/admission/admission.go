@@ -243,16 +243,16 @@ type occupancy struct {
 func decideAdmission(caps Caps, o occupancy) error {
 	switch {
 	case caps.PerThread > 0 && o.inThread && o.thread >= caps.PerThread:
-		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this thread are taken", caps.PerThread).
-			Hint("stop or destroy a sandbox of the thread, or name another thread; the operator's bound is max-per-thread").
+		return errs.E(errs.OverQuota, "thread limit reached: %d running sandboxes (max-per-thread)", caps.PerThread).
+			Hint("stop or destroy a sandbox of the thread, name another thread, or have the operator raise the limit").
 			RetryAfter(CapacityRetry).Because(&sandbox.ThreadFull{Max: caps.PerThread})
 	case caps.InThreads > 0 && o.inThread && o.threads >= caps.InThreads:
-		return errs.E(errs.OverQuota, "all %d places for running sandboxes of threads are taken", caps.InThreads).
-			Hint("stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes").
+		return errs.E(errs.OverQuota, "tenant limit reached: %d running sandboxes in threads (max-thread-sandboxes)", caps.InThreads).
+			Hint("stop or destroy a sandbox of any thread of the tenant, or have the operator raise the limit").
 			RetryAfter(CapacityRetry).Because(&sandbox.ThreadFull{Max: caps.InThreads, All: true})
 	case caps.PerTenant > 0 && o.tenant >= caps.PerTenant:
-		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this tenant are taken", caps.PerTenant).
-			Hint("stop or destroy a sandbox; the operator's bound is max-per-tenant").RetryAfter(CapacityRetry)
+		return errs.E(errs.OverQuota, "tenant limit reached: %d running sandboxes (max-per-tenant)", caps.PerTenant).
+			Hint("stop or destroy a sandbox of the tenant, or have the operator raise the limit").RetryAfter(CapacityRetry)
 	case caps.All > 0 && o.all >= caps.All:
 		return errs.E(errs.Exhausted, "all %d places for running sandboxes are taken", caps.All).
 			Hint("stop or destroy a sandbox, or raise max-sandboxes").RetryAfter(CapacityRetry)

@@ -271,6 +271,7 @@ type acts struct {
 	debts     *debts
 	pool      *pool.Pool
 	tenants   *tenants.Tenants
+	engaged   engaged
 }
 
 // supports is nil when the driver has an isolation on this host.

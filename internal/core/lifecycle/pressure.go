@@ -104,15 +104,15 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 		s.relieving.Add(1)
 		if !start(box.run.UID, memoryShort, func(ctx context.Context) error {
 			defer s.relieving.Add(-1)
-			return s.restForOthers(ctx, box.run)
+			return s.restFor(ctx, box.run, sandbox.Why{Cause: sandbox.CauseMemory, Reason: memoryShort})
 		}) {
 			s.relieving.Add(-1)
 		}
 	}
 }
 
-// restForOthers puts a sandbox to sleep unless somebody comes to use it.
-func (s *reaper) restForOthers(ctx context.Context, r *live.Run) error {
+// restFor puts a sandbox to sleep unless somebody comes to use it.
+func (s *acts) restFor(ctx context.Context, r *live.Run, why sandbox.Why) error {
 	unlock, free := s.ids.TryLock(r.ID.Key())
 	if !free {
 		return nil // somebody uses it
@@ -125,7 +125,7 @@ func (s *reaper) restForOthers(ctx context.Context, r *live.Run) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.sleep(ctx, b, false, sandbox.Why{Cause: sandbox.CauseMemory, Reason: memoryShort})
+	_, err = s.sleep(ctx, b, false, why)
 	if errors.Is(err, errs.InUse) {
 		err = nil
 	}

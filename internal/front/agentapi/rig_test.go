@@ -152,6 +152,8 @@ func (*rig) Describe(context.Context, string, string) string { return "" }
 
 func (*rig) Instructions(context.Context, string, string) string { return "" }
 
+func (*rig) Engage(context.Context, string) func() { return func() {} }
+
 func (*rig) End(context.Context, string) error { return nil }
 
 // waits returns when the model waits.
