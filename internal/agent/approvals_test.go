@@ -171,7 +171,7 @@ func TestWhatIsNoAnswerLeavesTheQuestion(t *testing.T) {
 					n := bare(resume)
 					n.Multitask = multitask
 					_, _, err := s.Runs().Create(acme(t), thread, n)
-					if !errors.Is(err, errs.Invalid) || !errors.Is(err, conversation.ErrApproval) {
+					if !errors.Is(err, errs.Invalid) || !errors.Is(err, conversation.ErrUnprocessable) {
 						t.Fatalf("Create = %v", err)
 					}
 				}
@@ -360,7 +360,7 @@ func TestWishesToBeAskedThatHaveNoMeaning(t *testing.T) {
 				}
 				n.AssistantID = a.ID
 			}
-			if _, _, err := s.Runs().Create(acme(t), newThread(t, s), n); !errors.Is(err, conversation.ErrApproval) {
+			if _, _, err := s.Runs().Create(acme(t), newThread(t, s), n); !errors.Is(err, conversation.ErrUnprocessable) {
 				t.Errorf("%s in the %s: %v", raw, in, err)
 			}
 		}
@@ -372,7 +372,7 @@ func TestWishesToBeAskedThatHaveNoMeaning(t *testing.T) {
 	} {
 		n := says("call run")
 		change(&n)
-		if _, _, err := s.Runs().Create(acme(t), newThread(t, s), n); !errors.Is(err, conversation.ErrApproval) {
+		if _, _, err := s.Runs().Create(acme(t), newThread(t, s), n); !errors.Is(err, conversation.ErrUnprocessable) {
 			t.Errorf("%+v: %v", n.Request, err)
 		}
 	}

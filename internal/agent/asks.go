@@ -33,7 +33,7 @@ func asksOf(q conversation.RunRequest, tools []llm.Tool) (conversation.Policy, e
 	}
 	for tool, rule := range asked {
 		if !known(tool) {
-			return p, errs.E(errs.Invalid, "%s: there is no tool %.40q", interruptOn, tool).Because(conversation.ErrApproval)
+			return p, errs.E(errs.Invalid, "%s: there is no tool %.40q", interruptOn, tool).Because(conversation.ErrUnprocessable)
 		}
 		p.Tools[tool] = rule
 	}
@@ -41,7 +41,7 @@ func asksOf(q conversation.RunRequest, tools []llm.Tool) (conversation.Policy, e
 		for _, name := range names {
 			node := name == "*" || name == conversation.NodeAgent || name == conversation.NodeTools
 			if !node && !known(name) {
-				return p, errs.E(errs.Invalid, "%s: there is no node and no tool %.40q", field, name).Hint("nodes are agent and tools; * is both").Because(conversation.ErrApproval)
+				return p, errs.E(errs.Invalid, "%s: there is no node and no tool %.40q", field, name).Hint("nodes are agent and tools; * is both").Because(conversation.ErrUnprocessable)
 			}
 			if !node && field == "interrupt_before" && p.Of(name).Decision != conversation.Ask {
 				p.Tools[name] = conversation.Rule{Decision: conversation.Ask}
@@ -68,14 +68,14 @@ func interruptsOf(raw json.RawMessage) (map[string]conversation.Rule, error) {
 	}
 	var tools map[string]json.RawMessage
 	if json.Unmarshal(raw, &tools) != nil {
-		return nil, errs.E(errs.Invalid, "%s: %.80s has no meaning", interruptOn, raw).Hint(`it is true, "*" or an object: {"execute_terminal": true}`).Because(conversation.ErrApproval)
+		return nil, errs.E(errs.Invalid, "%s: %.80s has no meaning", interruptOn, raw).Hint(`it is true, "*" or an object: {"execute_terminal": true}`).Because(conversation.ErrUnprocessable)
 	}
 	rules := map[string]conversation.Rule{}
 	for tool, raw := range tools {
 		rule, err := ruleOf(raw)
 		if err != nil {
 			return nil, errs.E(errs.Invalid, "%s: %.40s: %s", interruptOn, tool, errs.Public(err).Message).
-				Hint(`a tool has true, false, or {"allowed_decisions": ["approve", "edit", "reject"], "description": "…"}`).Because(conversation.ErrApproval)
+				Hint(`a tool has true, false, or {"allowed_decisions": ["approve", "edit", "reject"], "description": "…"}`).Because(conversation.ErrUnprocessable)
 		}
 		rules[tool] = rule
 	}

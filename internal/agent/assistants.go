@@ -168,8 +168,8 @@ func (a *Assistants) Update(ctx context.Context, id string, p AssistantPatch) (c
 	})
 }
 
-// Delete removes an assistant, and its threads if that is asked for. Those of the
-// graphs stay.
+// Delete removes an assistant with its runs, which are canceled if they go on, and its
+// threads if that is asked for. Those of the graphs stay.
 func (a *Assistants) Delete(ctx context.Context, id string, withThreads bool) error {
 	was, err := a.Get(ctx, id)
 	if err != nil {
@@ -195,7 +195,36 @@ func (a *Assistants) Delete(ctx context.Context, id string, withThreads bool) er
 			}
 		}
 	}
-	return a.s.cfg.Store.RemoveAssistant(ctx, was.Tenant, was.ID)
+	if err := a.deleteRuns(ctx, was); err != nil {
+		return err
+	}
+	if err := a.s.cfg.Store.RemoveAssistant(ctx, was.Tenant, was.ID); err != nil {
+		return err
+	}
+	return a.deleteRuns(ctx, was) // that began meanwhile
+}
+
+// deleteRuns ends and forgets the runs of an assistant. What they did to their threads
+// stays.
+func (a *Assistants) deleteRuns(ctx context.Context, as conversation.Assistant) error {
+	for {
+		runs, err := a.s.cfg.Store.RunsOfAssistant(ctx, as.Tenant, as.ID, 100)
+		if err != nil || len(runs) == 0 {
+			return err
+		}
+		for _, run := range runs {
+			t, err := a.s.cfg.Store.ConversationOf(ctx, run.Thread)
+			if err == nil && !run.Status.Ended() {
+				_, err = a.s.Runs().Cancel(ctx, t.ID, run.ID, false, true)
+			}
+			if err == nil {
+				err = a.s.Runs().Delete(ctx, t.ID, run.ID)
+			}
+			if err != nil && !errors.Is(err, errs.NotFound) { // its thread went
+				return err
+			}
+		}
+	}
 }
 
 // keyField is how requests bring the key of a provider, see [Choice].

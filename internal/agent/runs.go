@@ -84,6 +84,9 @@ func complete(run *conversation.Run, as conversation.Assistant) error {
 	q := &run.Request
 	if q.Command = q.Command.Normal(); q.Command != nil {
 		q.Input = nil // as LangGraph has it: a command that says something is all that the run gets
+		if _, err := q.Command.Move(); err != nil {
+			return err
+		}
 	}
 	_, err := conversation.ParseInput(q.Input)
 	switch {
@@ -264,9 +267,13 @@ func (r *Runs) Delete(ctx context.Context, thread, id string) error {
 	return r.s.cfg.Store.RemoveRun(ctx, t.UID, id, false)
 }
 
+// cancelPatience is how long a cancel that does not wait for the end of its run gives it
+// to end, so that its answer has the status that the run has afterwards.
+const cancelPatience = 5 * time.Second
+
 // Cancel ends a run; with rollback its checkpoints are taken back and the run is
-// forgotten. With wait it returns when the run has ended. One that has ended already is
-// returned as it is.
+// forgotten. It returns the run as it has ended, unless that takes long: with wait it
+// waits for it. One that has ended already is returned as it is.
 func (r *Runs) Cancel(ctx context.Context, thread, id string, rollback, wait bool) (conversation.Run, error) {
 	if err := r.s.enter(ctx); err != nil {
 		return conversation.Run{}, err
@@ -285,11 +292,17 @@ func (r *Runs) Cancel(ctx context.Context, thread, id string, rollback, wait boo
 	if err != nil {
 		return run, err
 	}
-	if wait {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return run, ctx.Err()
+	patience := ctx
+	if !wait {
+		var stop context.CancelFunc
+		patience, stop = context.WithTimeout(ctx, cancelPatience)
+		defer stop()
+	}
+	select {
+	case <-done:
+	case <-patience.Done():
+		if err := ctx.Err(); err != nil {
+			return run, err
 		}
 	}
 	now, err := s.cfg.Store.ConversationRun(ctx, t.UID, id)

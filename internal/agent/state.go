@@ -195,12 +195,12 @@ func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conver
 	if err != nil {
 		return none, err
 	}
-	more, err := conversation.ParseInput(ch.Values)
+	more, err := conversation.ParseValues(ch.Values)
 	if err != nil {
 		return none, err
 	}
 	switch ch.AsNode {
-	case "", conversation.NodeStart, conversation.NodeAgent, conversation.NodeTools, conversation.NodeEnd:
+	case "", conversation.NodeStart, conversation.NodeAgent, conversation.NodeTools, conversation.NodeEnd, conversation.NodeInput:
 	default:
 		return none, errs.E(errs.Invalid, "as_node: the graph has no node %.40q", ch.AsNode).Hint("its nodes are agent and tools")
 	}
@@ -231,6 +231,12 @@ func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conver
 	}
 	if at.Checkpoint.ID == "" {
 		c.Step = 0
+	}
+	if ch.AsNode == conversation.NodeInput { // the state before it, as a run's input has one
+		c.Source, c.Next, state = conversation.SourceInput, []string{conversation.NodeStart}, at.Messages
+		if at.Checkpoint.ID == "" {
+			c.Step = -1
+		}
 	}
 	c.Metadata = merged(ch.Metadata, map[string]json.RawMessage{
 		"thread_id": conversation.Text(found.ID), "source": conversation.Text(string(c.Source)), "step": conversation.Number(c.Step),

@@ -30,6 +30,8 @@ const (
 	NodeAgent = "agent" // asks the model
 	NodeTools = "tools" // runs what it calls
 	NodeEnd   = "__end__"
+	// NodeInput is not a node: who updates a state as it gives the input of a run.
+	NodeInput = "__input__"
 )
 
 // GraphNamespace is where the ids of the assistants of graphs are made from their
@@ -208,30 +210,4 @@ type RunRequest struct {
 	// if it had not been. A daemon that takes the run up does that.
 	Canceled bool `json:"canceled,omitempty"`
 	TakeBack bool `json:"take_back,omitempty"`
-}
-
-// Command is what a client says to a thread that waits.
-type Command struct {
-	Resume json.RawMessage `json:"resume,omitempty"`
-	Goto   json.RawMessage `json:"goto,omitempty"`
-	Update json.RawMessage `json:"update,omitempty"`
-}
-
-// Normal is a command without what says nothing: clients send {}, and empty lists for
-// what they leave out. It is nil when nothing is left.
-func (c *Command) Normal() *Command {
-	if c == nil {
-		return nil
-	}
-	out := *c
-	for _, field := range []*json.RawMessage{&out.Goto, &out.Update} {
-		var list []json.RawMessage
-		if json.Unmarshal(*field, &list) == nil && len(list) == 0 {
-			*field = nil
-		}
-	}
-	if !Given(out.Resume) && !Given(out.Goto) && !Given(out.Update) {
-		return nil
-	}
-	return &out
 }

@@ -1,13 +1,6 @@
 package conversation
 
-import (
-	"errors"
-	"slices"
-)
-
-// ErrApproval is the cause of every refusal of a request because of what it says of
-// approvals: an answer that decides nothing, or a wish to be asked that has no meaning.
-var ErrApproval = errors.New("approval")
+import "slices"
 
 // Decision is what a policy says of a tool.
 type Decision string

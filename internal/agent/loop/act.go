@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // maxOutput bounds what watchers are told of what one call prints.
@@ -115,46 +115,23 @@ func toolMessage(call, name, content string, failed bool) conversation.Message {
 
 // obey does what a command says before the run goes on.
 func (r *run) obey(ctx context.Context, c *conversation.Command) error {
-	state, next, changed := r.state, r.at.Next, false
-	if conversation.Given(c.Update) {
-		more, err := conversation.ParseInput(c.Update)
-		if err == nil {
-			state, err = conversation.Add(state, more)
-		}
-		if err != nil {
-			return &failure{kind: "ValueError", message: "the command's update cannot be applied", cause: err}
-		}
-		changed = true
+	move, err := c.Move()
+	state, next := r.state, r.at.Next
+	if err == nil {
+		state, err = conversation.Add(state, move.Messages)
 	}
-	if conversation.Given(c.Goto) {
-		node, err := target(c.Goto)
-		if err != nil {
-			return err
-		}
-		next, changed = nil, true
-		if node != conversation.NodeEnd {
-			next = []string{node}
-		}
+	if err != nil {
+		return &failure{kind: "ValueError", message: errs.Public(err).Message, cause: err}
 	}
-	if !changed {
-		return nil
+	switch move.Node {
+	case "":
+		if !move.Updates {
+			return nil
+		}
+	case conversation.NodeEnd:
+		next = nil
+	default:
+		next = []string{move.Node}
 	}
 	return r.commit(ctx, conversation.SourceUpdate, next, state)
-}
-
-// target reads where a command leads: a node's name, or a list with one.
-func target(raw json.RawMessage) (string, error) {
-	var node string
-	var list []string
-	if json.Unmarshal(raw, &node) != nil {
-		if json.Unmarshal(raw, &list) != nil || len(list) != 1 {
-			return "", &failure{kind: "ValueError", message: "the command's goto is not the name of one node"}
-		}
-		node = list[0]
-	}
-	switch node {
-	case conversation.NodeAgent, conversation.NodeTools, conversation.NodeEnd:
-		return node, nil
-	}
-	return "", &failure{kind: "ValueError", message: fmt.Sprintf("the graph has no node %.40q", node)}
 }

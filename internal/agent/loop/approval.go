@@ -173,5 +173,5 @@ func CheckAnswer(at conversation.Checkpoint, resume json.RawMessage) error {
 
 func wrongAnswer(format string, args ...any) error {
 	return errs.E(errs.Invalid, "resume: "+format, args...).Hint(`an answer has a decision for each call: {"decisions":[{"type":"approve"}]}, {"type":"reject","message":"…"} or ` +
-		`{"type":"edit","edited_action":{"name":"…","args":{…}}}`).Because(conversation.ErrApproval)
+		`{"type":"edit","edited_action":{"name":"…","args":{…}}}`).Because(conversation.ErrUnprocessable)
 }

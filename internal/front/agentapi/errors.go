@@ -59,7 +59,7 @@ func refused(err error) error {
 	case errs.Conflict, errs.WrongState, errs.InUse:
 		return unprocessable(err)
 	}
-	if errors.Is(err, conversation.ErrApproval) {
+	if errors.Is(err, conversation.ErrUnprocessable) {
 		return unprocessable(err)
 	}
 	return err

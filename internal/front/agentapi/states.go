@@ -159,9 +159,12 @@ func (d *door) updateState(w http.ResponseWriter, r *http.Request) error {
 	if in.CheckpointID == "" {
 		in.CheckpointID = in.Checkpoint.id()
 	}
-	c, err := d.Threads.Change(r.Context(), thread, agent.StateChange{Values: in.Values, AsNode: in.AsNode, Checkpoint: in.CheckpointID})
-	if err != nil {
-		return err
+	var c conversation.Checkpoint
+	for _, change := range asRead([]agent.StateChange{{Values: in.Values, AsNode: in.AsNode, Checkpoint: in.CheckpointID}}) {
+		var err error
+		if c, err = d.Threads.Change(r.Context(), thread, change); err != nil {
+			return err
+		}
 	}
 	front.WriteJSON(w, http.StatusOK, StateUpdated{modes.Ref(thread, c.ID)})
 	return nil

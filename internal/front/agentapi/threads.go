@@ -76,6 +76,33 @@ type SuperstepUpdate struct {
 	Command *conversation.Command `json:"command,omitempty"`
 }
 
+// changesOf are the changes of the state that supersteps make.
+func changesOf(steps []Superstep) (changes []agent.StateChange, err error) {
+	for _, step := range steps {
+		for _, u := range step.Updates {
+			if u.Command != nil && (conversation.Given(u.Command.Resume) || conversation.Given(u.Command.Goto)) {
+				return nil, unprocessable(errs.E(errs.Invalid, "supersteps: a command there can only update"))
+			}
+			if u.Command != nil {
+				u.Values = u.Command.Update
+			}
+			changes = append(changes, agent.StateChange{Values: u.Values, AsNode: u.AsNode})
+		}
+	}
+	return asRead(changes), nil
+}
+
+// asRead has an input that is the last change read into the state, so that a run can go
+// on from there. Before other changes it is they that do that, as with LangGraph.
+func asRead(changes []agent.StateChange) []agent.StateChange {
+	if n := len(changes); n > 0 && changes[n-1].AsNode == conversation.NodeInput {
+		read := changes[n-1]
+		read.AsNode, read.Checkpoint = conversation.NodeStart, ""
+		changes = append(changes, read)
+	}
+	return changes
+}
+
 func (d *door) createThread(w http.ResponseWriter, r *http.Request) error {
 	var in ThreadCreate
 	if err := read(r, &in); err != nil {
@@ -85,18 +112,17 @@ func (d *door) createThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	changes, err := changesOf(in.Steps)
+	if err != nil {
+		return err
+	}
 	made, err := d.Threads.Create(r.Context(), agent.NewThread{ID: in.ID, Metadata: in.Metadata, DoNothing: keep})
 	if err != nil {
 		return err
 	}
-	for _, step := range in.Steps {
-		for _, u := range step.Updates {
-			if u.Command != nil {
-				u.Values = u.Command.Update
-			}
-			if _, err := d.Threads.Change(r.Context(), made.ID, agent.StateChange{Values: u.Values, AsNode: u.AsNode}); err != nil {
-				return err
-			}
+	for _, change := range changes {
+		if _, err := d.Threads.Change(r.Context(), made.ID, change); err != nil {
+			return err
 		}
 	}
 	view := agent.ThreadView{Thread: made}
