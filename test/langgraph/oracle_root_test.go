@@ -154,6 +154,9 @@ func (s *server) do(name, method, path string, body any, headers ...string) any 
 					if v, _ := v.(object); v["name"] == "RunnableLambda" {
 						continue // a step within theirs that decides what comes next; here nothing runs for that
 					}
+					if v, _ := v.(object); v["event"] == "on_chain_stream" {
+						continue // the servers in Python have what a node gave in one, which this one in JavaScript has not
+					}
 					if r.streams[name] == nil {
 						r.order = append(r.order, name)
 					}

@@ -23,11 +23,16 @@ const maxBody = 20 << 20
 
 // read decodes the body of a request, whatever its media type says: proxies change
 // it. What it does not know is ignored, null is as if it were not there, and an empty
-// body is an empty object.
-func read(r *http.Request, v any) error {
+// body is an empty object. Some fields are known and refused, see [cannot].
+func read(r *http.Request, v any, refused ...cannot) error {
 	data, err := body(r)
 	if err != nil || len(data) == 0 {
 		return err
+	}
+	for _, fields := range refused {
+		if err := fields.check(data); err != nil {
+			return err
+		}
 	}
 	return front.DecodeLoose(data, v)
 }
@@ -72,6 +77,16 @@ type page struct {
 	SortBy string   `json:"sort_by"`
 	Order  string   `json:"sort_order"`
 	Select []string `json:"select"`
+	// Extract is paths into each element, by the names that their values get.
+	Extract map[string]path `json:"extract"`
+}
+
+// whole reports whether elements are shown as they are.
+func (p page) whole() bool { return len(p.Select) == 0 && len(p.Extract) == 0 }
+
+// shows reports whether a field is needed.
+func (p page) shows(field string) bool {
+	return len(p.Select) == 0 || slices.Contains(p.Select, field) || len(p.Extract) > 0
 }
 
 // check fills in what is left out.
@@ -93,6 +108,8 @@ func (p *page) check(sortBy ...string) error {
 		return errs.E(errs.Invalid, "sort_by: %.40q is not one of %s", p.SortBy, strings.Join(sortBy, ", "))
 	case p.Order != "" && p.Order != "asc" && p.Order != "desc":
 		return errs.E(errs.Invalid, "sort_order: %.40q is neither asc nor desc", p.Order)
+	case len(p.Extract) > maxExtract:
+		return unprocessable(errs.E(errs.Invalid, "extract: %d paths, at most %d are possible", len(p.Extract), maxExtract))
 	}
 	return nil
 }
@@ -105,7 +122,7 @@ func writePage(w http.ResponseWriter, p page, total, n int, list iter.Seq2[any, 
 	if next := *p.Offset + n; next < total && n > 0 {
 		h.Set("X-Pagination-Next", strconv.Itoa(next))
 	}
-	if len(p.Select) == 0 {
+	if p.whole() {
 		return writeEach(w, list)
 	}
 	return writeEach(w, func(yield func(any, error) bool) {
@@ -134,10 +151,17 @@ func (p page) selected(v any) (object, error) {
 	if err := json.Unmarshal(raw, &some); err != nil {
 		return nil, err
 	}
+	extracted := make(object, len(p.Extract))
+	for name, path := range p.Extract {
+		extracted[name] = path.in(some)
+	}
 	for key := range some {
-		if !slices.Contains(p.Select, key) {
+		if len(p.Select) > 0 && !slices.Contains(p.Select, key) {
 			delete(some, key)
 		}
+	}
+	if len(p.Extract) > 0 {
+		some["extracted"] = jsonOf(extracted)
 	}
 	return some, nil
 }
@@ -221,6 +245,22 @@ func writeEach(w http.ResponseWriter, list iter.Seq2[any, error]) error {
 
 // largestKept bounds the buffer that is kept for the next element of a list.
 const largestKept = 1 << 20
+
+// listIn reads a list of a query: repeated, as a JSON list, or with commas.
+func listIn(q url.Values, name string) (all []string) {
+	for _, text := range q[name] {
+		var list []string
+		if json.Unmarshal([]byte(text), &list) != nil {
+			list = strings.Split(text, ",")
+		}
+		for _, one := range list {
+			if one != "" {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
 
 // yes reads a boolean of a query as the platform does.
 func yes(text string) bool {

@@ -44,6 +44,7 @@ var (
 	}
 	paging = []httpapi.Query{
 		{Name: "limit", Type: huma.TypeInteger}, {Name: "offset", Type: huma.TypeInteger}, {Name: "status", Type: huma.TypeString},
+		{Name: "select", Type: huma.TypeString, Doc: "Fields that are shown, repeated or with commas between them"},
 	}
 	earlier = []httpapi.Query{{Name: "limit", Type: huma.TypeInteger}, {Name: "before", Type: huma.TypeString, Doc: "A checkpoint's id"}}
 	whole   = []httpapi.Query{{Name: "delete_threads", Type: huma.TypeBoolean}}

@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -38,6 +39,7 @@ type RunCreate struct {
 type RunConfig struct {
 	Tags           []string `json:"tags,omitempty"`
 	RecursionLimit int      `json:"recursion_limit,omitempty" doc:"Steps that it may take"`
+	Metadata       object   `json:"metadata,omitempty" doc:"Added to the run's metadata, which win."`
 	Configurable   object   `json:"configurable,omitempty" doc:"chat_model and the like; chat_model_api_key is used and not kept"`
 }
 
@@ -56,6 +58,7 @@ func (c *RunCreate) check() error {
 		oneOf("on_disconnect", c.OnDisconnect, "cancel", "continue"),
 		oneOf("on_completion", c.OnCompletion, "keep", "delete"),
 		oneOf("if_not_exists", c.IfNotExists, "create", "reject"),
+		c.Checkpoint.ofNoSubgraph(),
 	} {
 		if err != nil {
 			return err
@@ -85,7 +88,7 @@ func (c *RunCreate) run(followed bool) agent.NewRun {
 		at = c.Checkpoint.id()
 	}
 	return agent.NewRun{
-		AssistantID: c.AssistantID, Metadata: c.Metadata, Multitask: conversation.Multitask(c.MultitaskStrategy),
+		AssistantID: c.AssistantID, Metadata: c.metadata(), Multitask: conversation.Multitask(c.MultitaskStrategy),
 		Make: c.IfNotExists == "create", Keep: c.OnCompletion == "keep",
 		Request: conversation.RunRequest{
 			Input: c.Input, Command: c.Command, Checkpoint: at, Tags: c.Config.Tags, RecursionLimit: c.Config.RecursionLimit,
@@ -93,6 +96,16 @@ func (c *RunCreate) run(followed bool) agent.NewRun {
 			StreamMode: c.StreamMode, CancelOnLeave: followed && c.cancels(),
 		},
 	}
+}
+
+// metadata is the run's own and those of its configuration.
+func (c *RunCreate) metadata() object {
+	if len(c.Config.Metadata) == 0 {
+		return c.Metadata
+	}
+	all := maps.Clone(c.Config.Metadata)
+	maps.Copy(all, c.Metadata)
+	return all
 }
 
 // begun is a run that a request made.
@@ -116,6 +129,9 @@ func (d *door) begin(r *http.Request, followed bool) (begun, error) {
 func (d *door) beginOf(r *http.Request, data []byte, followed bool) (begun, error) {
 	var b begun
 	if len(data) > 0 {
+		if err := cannotInRuns.check(data); err != nil {
+			return b, err
+		}
 		if err := front.DecodeLoose(data, &b.RunCreate); err != nil {
 			if json.Valid(data) { // a field has a value that it cannot have
 				err = unprocessable(err)

@@ -143,9 +143,15 @@ func (d *door) listRuns(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list := make([]Run, len(found))
+	fields := page{Select: listIn(query, "select")}
+	list := make([]any, len(found))
 	for i, run := range found {
 		list[i] = runOf(run, thread)
+		if !fields.whole() {
+			if list[i], err = fields.selected(list[i]); err != nil {
+				return err
+			}
+		}
 	}
 	front.WriteJSON(w, http.StatusOK, list)
 	return nil

@@ -109,6 +109,7 @@ func (d *door) getStateAt(w http.ResponseWriter, r *http.Request) error {
 // that below configurable.
 type CheckpointChoice struct {
 	ID           string              `json:"checkpoint_id,omitempty"`
+	NS           string              `json:"checkpoint_ns,omitempty" doc:"Of a subgraph, of which there are none: empty."`
 	Configurable *CheckpointByConfig `json:"configurable,omitempty"`
 }
 
@@ -127,10 +128,20 @@ func (c *CheckpointChoice) id() string {
 	return c.ID
 }
 
-func (d *door) postStateAt(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Checkpoint *CheckpointChoice `json:"checkpoint"`
+type stateAt struct {
+	Checkpoint *CheckpointChoice `json:"checkpoint"`
+}
+
+// ofNoSubgraph refuses a checkpoint that is not of the graph itself.
+func (c *CheckpointChoice) ofNoSubgraph() error {
+	if c != nil && c.NS != "" {
+		return unprocessable(errs.E(errs.Invalid, "checkpoint_ns: there are no subgraphs"))
 	}
+	return nil
+}
+
+func (d *door) postStateAt(w http.ResponseWriter, r *http.Request) error {
+	var in stateAt
 	if err := read(r, &in); err != nil {
 		return err
 	}
@@ -156,6 +167,9 @@ func (d *door) updateState(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	thread := r.PathValue("thread_id")
+	if err := in.Checkpoint.ofNoSubgraph(); err != nil {
+		return err
+	}
 	if in.CheckpointID == "" {
 		in.CheckpointID = in.Checkpoint.id()
 	}
@@ -170,11 +184,13 @@ func (d *door) updateState(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+type statePatch struct {
+	Metadata   object            `json:"metadata"`
+	Checkpoint *CheckpointChoice `json:"checkpoint"`
+}
+
 func (d *door) annotateState(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Metadata   object            `json:"metadata"`
-		Checkpoint *CheckpointChoice `json:"checkpoint"`
-	}
+	var in statePatch
 	if err := read(r, &in); err != nil {
 		return err
 	}
@@ -226,15 +242,15 @@ func (b *before) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+type historySearch struct {
+	Limit      *int              `json:"limit"`
+	Before     before            `json:"before"`
+	Metadata   object            `json:"metadata"`
+	Checkpoint *CheckpointChoice `json:"checkpoint"`
+}
+
 func (d *door) postHistory(w http.ResponseWriter, r *http.Request) error {
-	in := struct {
-		Limit      *int   `json:"limit"`
-		Before     before `json:"before"`
-		Metadata   object `json:"metadata"`
-		Checkpoint struct {
-			NS string `json:"checkpoint_ns"`
-		} `json:"checkpoint"`
-	}{}
+	var in historySearch
 	if err := read(r, &in); err != nil {
 		return err
 	}
@@ -242,13 +258,20 @@ func (d *door) postHistory(w http.ResponseWriter, r *http.Request) error {
 	if in.Limit != nil {
 		q.Limit = *in.Limit
 	}
-	if in.Checkpoint.NS != "" {
+	if in.Checkpoint != nil && in.Checkpoint.NS != "" {
 		// It is of a subgraph, and there are none.
 		if _, err := d.Runs.List(r.Context(), r.PathValue("thread_id"), agent.RunQuery{Limit: 1}); err != nil {
 			return err
 		}
 		front.WriteJSON(w, http.StatusOK, []ThreadState{})
 		return nil
+	}
+	if at := in.Checkpoint.id(); at != "" { // the one that it names
+		s, err := d.Threads.State(r.Context(), r.PathValue("thread_id"), at)
+		if err != nil {
+			return err
+		}
+		return writeEach(w, func(yield func(any, error) bool) { yield(held{stateOf(s), s.Release}, nil) })
 	}
 	return d.writeHistory(w, r, q)
 }

@@ -41,7 +41,7 @@ func (d *door) joinStream(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	names := modesOf(r)
+	names := listIn(r.URL.Query(), "stream_mode")
 	if len(names) == 0 {
 		names = run.Request.StreamMode
 	}
@@ -50,23 +50,6 @@ func (d *door) joinStream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return d.show(w, r, thread, run, set, from, yes(r.URL.Query().Get("cancel_on_disconnect")))
-}
-
-// modesOf reads the modes of a query: repeated, as a JSON list, or with commas.
-func modesOf(r *http.Request) []string {
-	var names []string
-	for _, text := range r.URL.Query()["stream_mode"] {
-		var list []string
-		if json.Unmarshal([]byte(text), &list) != nil {
-			list = strings.Split(text, ",")
-		}
-		for _, name := range list {
-			if name != "" {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
 }
 
 // position is where in a stream a client was: behind an event of the journal, by its

@@ -105,7 +105,7 @@ func asRead(changes []agent.StateChange) []agent.StateChange {
 
 func (d *door) createThread(w http.ResponseWriter, r *http.Request) error {
 	var in ThreadCreate
-	if err := read(r, &in); err != nil {
+	if err := read(r, &in, cannotInThreads); err != nil {
 		return err
 	}
 	keep, err := doNothing(in.IfExists)
@@ -148,7 +148,6 @@ type threadSearch struct {
 	IDs      []string                  `json:"ids"`
 	Metadata object                    `json:"metadata"`
 	Status   conversation.ThreadStatus `json:"status"`
-	Values   object                    `json:"values"`
 }
 
 var threadStatuses = []conversation.ThreadStatus{
@@ -156,17 +155,14 @@ var threadStatuses = []conversation.ThreadStatus{
 }
 
 func (s *threadSearch) query(r *http.Request) (agent.ThreadQuery, error) {
-	if err := read(r, s); err != nil {
+	if err := read(r, s, cannotInSearch); err != nil {
 		return agent.ThreadQuery{}, err
 	}
 	if err := s.check("thread_id", "status", "created_at", "updated_at", "state_updated_at"); err != nil {
 		return agent.ThreadQuery{}, err
 	}
-	switch {
-	case !slices.Contains(threadStatuses, s.Status):
+	if !slices.Contains(threadStatuses, s.Status) {
 		return agent.ThreadQuery{}, errs.E(errs.Invalid, "status: %.40q is not one of idle, busy, interrupted, error", string(s.Status))
-	case len(s.Values) > 0:
-		return agent.ThreadQuery{}, errs.E(errs.Invalid, "values: threads cannot be searched by their messages").Hint("search by metadata")
 	}
 	return agent.ThreadQuery{
 		IDs: s.IDs, Metadata: s.Metadata, Status: s.Status, SortBy: s.SortBy, Descending: s.Order != "asc", Limit: *s.Limit, Offset: *s.Offset,
@@ -183,7 +179,7 @@ func (d *door) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	withState := len(in.Select) == 0 || slices.Contains(in.Select, "values") || slices.Contains(in.Select, "interrupts")
+	withState := in.shows("values") || in.shows("interrupts")
 	return writePage(w, in.page, total, len(found), func(yield func(any, error) bool) {
 		for _, t := range found {
 			view, err := agent.ThreadView{Thread: t}, error(nil)
@@ -212,11 +208,13 @@ func (d *door) countThreads(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+type threadPatch struct {
+	Metadata object `json:"metadata"`
+}
+
 func (d *door) updateThread(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Metadata object `json:"metadata"`
-	}
-	if err := read(r, &in); err != nil {
+	var in threadPatch
+	if err := read(r, &in, cannotInThreads); err != nil {
 		return err
 	}
 	t, err := d.Threads.Update(r.Context(), r.PathValue("thread_id"), in.Metadata)
@@ -271,11 +269,13 @@ type Pruned struct {
 	Count int `json:"pruned_count"`
 }
 
+type threadsPrune struct {
+	IDs      []string `json:"thread_ids"`
+	Strategy string   `json:"strategy"`
+}
+
 func (d *door) pruneThreads(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		IDs      []string `json:"thread_ids"`
-		Strategy string   `json:"strategy"`
-	}
+	var in threadsPrune
 	if err := read(r, &in); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (d *door) threadStream(w http.ResponseWriter, r *http.Request) error {
 		from.seq = coming
 	}
 	var names []string
-	for _, name := range modesOf(r) {
+	for _, name := range listIn(r.URL.Query(), "stream_mode") {
 		if name != "run_modes" && name != "lifecycle" && name != "state_update" {
 			names = append(names, name)
 		}

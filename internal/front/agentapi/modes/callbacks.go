@@ -83,7 +83,7 @@ func (r *Renderer) modelPiece(piece conversation.MessageChunk, meta metadata) {
 // nothing.
 func (r *Renderer) nodeEnded(t conversation.TaskEnded) {
 	if t.Messages == nil {
-		r.next += 2
+		r.next += 3
 		return
 	}
 	checkpoint := r.work.Checkpoint
@@ -96,8 +96,10 @@ func (r *Renderer) nodeEnded(t conversation.TaskEnded) {
 	} else {
 		r.next++
 	}
+	added := map[string]any{"messages": t.Messages}
+	r.callback(r.node(r.work.TaskStarted), "on_chain_stream", fixed(map[string]any{"chunk": added}))
 	r.callback(r.node(r.work.TaskStarted), "on_chain_end", func(ctx context.Context, s States) (any, error) {
 		m, err := messagesAt(ctx, s, checkpoint)
-		return map[string]any{"output": map[string]any{"messages": t.Messages}, "input": values(m)}, err
+		return map[string]any{"output": added, "input": values(m)}, err
 	})
 }
