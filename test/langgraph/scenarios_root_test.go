@@ -3,6 +3,7 @@
 package langgraph_test
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"time"
@@ -123,6 +124,37 @@ var scenarios = []struct {
 		s.do("copy", "POST", path+"/copy", nil)
 		s.do("none", "GET", path+"/state/1f0caa98-bfa9-6bbf-bf5b-d7e4ef1b6a7c", nil)
 	}},
+	{"made states", func(s *server) {
+		says := func(kind, text, id string) object {
+			return object{"messages": []any{object{"type": kind, "content": text, "id": id}}}
+		}
+		step := func(node string, values object) object {
+			return object{"updates": []any{object{"values": values, "as_node": node}}}
+		}
+		question, answer := says("human", "hi", "h1"), says("ai", "yes", "a1")
+		for _, steps := range [][]object{
+			{step("__input__", question), step("__start__", question), step("agent", answer)},
+			{step("__input__", question), step("agent", answer)},
+			{step("__start__", question), step("agent", answer), step("__input__", says("human", "2", "h2")), step("__start__", says("human", "2", "h2"))},
+		} {
+			_, text := s.raw("POST", "/threads", object{"metadata": object{"graph_id": "agent"}, "supersteps": steps})
+			var made struct {
+				ID string `json:"thread_id"`
+			}
+			if err := json.Unmarshal(text, &made); err != nil {
+				s.t.Fatalf("%s: %v", text, err)
+			}
+			s.do("history", "POST", "/threads/"+made.ID+"/history", object{"limit": 20})
+		}
+	}},
+	{"commands", func(s *server) {
+		for _, command := range []object{
+			{"update": []any{[]any{"messages", []any{object{"type": "human", "content": "cubby-plain", "id": "h1"}}}}, "goto": "agent"},
+			{"update": object{"messages": []any{object{"type": "human", "content": "cubby-plain", "id": "h1"}}}, "goto": []any{"agent"}},
+		} {
+			s.do("goto", "POST", "/threads/"+s.thread()+"/runs/wait", object{"assistant_id": "agent", "command": command})
+		}
+	}},
 	{"cancel", func(s *server) {
 		path := "/threads/" + s.thread()
 		created := s.do("run", "POST", path+"/runs", run("cubby-slow", object{"stream_mode": []string{"values"}})).(object)
@@ -191,6 +223,7 @@ var known = []difference{
 	{regexp.MustCompile(`branches: none status$`), "a checkpoint that is none is not found; there it is an empty state"},
 	{regexp.MustCompile(`branches: all\[\]$`), "a run from an older state is a child of that; there of a copy of it"},
 	{regexp.MustCompile(`cancel: (cancel|again) status$`), "who cancels a run gets it, as of other servers"},
+	{regexp.MustCompile(`made states: history\[\]\.metadata\.graph_id$`), "what a thread says of its assistant holds for its states"},
 	{regexp.MustCompile(`copy\.metadata\.thread_id$`), "a copy's metadata are those of the thread"},
 }
 

@@ -27,6 +27,7 @@ var (
 // they ask for is always or never so. docs/compatibility.md says which and why.
 var makesNoDifference = []string{
 	"stream_subgraphs", "stream_resumable", "durability", "checkpoint_during", "strict_resume", "subgraphs", "run_name", "max_concurrency", "callbacks",
+	"checkpoint_map", "thread_id",
 }
 
 // check refuses a request that has one of the fields.

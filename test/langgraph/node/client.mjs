@@ -112,8 +112,49 @@ assert.deepEqual(question.value.review_configs[0].allowed_decisions, ["approve",
 const waiting = await client.threads.get(t3);
 assert.equal(waiting.status, "interrupted");
 assert.deepEqual(Object.values(waiting.interrupts), [[question]]);
-const resumed = await client.runs.wait(t3, "agent", { command: { resume: { decisions: [{ type: "approve" }] } }, interruptBefore: ["stop_session"] });
+// The run that answers does not say again what is asked about.
+for (const resume of ["yes", {}, [], true, { decisions: [] }, { decisions: [{ type: "dance" }] }]) {
+  for (const input of [undefined, null, {}, human("cubby-plain")]) await assert.rejects(client.runs.wait(t3, "agent", { input, command: { resume } }), /422/);
+}
+await client.runs.wait(t3, "agent", { input: null });
+assert.deepEqual(Object.values((await client.threads.get(t3)).interrupts), [[question]]);
+const resumed = await client.runs.wait(t3, "agent", { command: { resume: { decisions: [{ type: "approve" }] } } });
 assert.equal(resumed.messages.at(-1).content, "It was not there.");
+const rejecting = { command: { resume: { decisions: [{ type: "reject", message: "no" }] }, goto: [], update: [] } };
+for (const answer of [
+  (t) => client.runs.wait(t, "agent", rejecting),
+  (t) => client.runs.wait(t, "agent", { ...rejecting, input: human("cubby-tool") }),
+  (t) => client.runs.create(t, "agent", rejecting).then((r) => client.runs.join(t, r.run_id)),
+  (t) => collect(client.runs.stream(t, "agent", rejecting)),
+  (t) => client.runs.create(t, "agent", { ...rejecting, multitaskStrategy: "enqueue" }).then((r) => collect(client.runs.joinStream(t, r.run_id))),
+]) {
+  const t = (await client.threads.create({ graphId: "agent" })).thread_id;
+  await client.runs.wait(t, "agent", { input: human("cubby-tool"), config: { configurable: { interrupt_on: { stop_session: true } } } });
+  await answer(t);
+  const said = (await client.threads.getState(t)).values.messages;
+  assert.match(said.at(-2).content, /did not allow/);
+}
+for (const wish of [{ interruptBefore: ["nope"] }, { config: { configurable: { interrupt_on: ["stop_session"] } } }, { context: { interrupt_on: { nope: true } } }]) {
+  await assert.rejects(client.runs.wait(t3, "agent", { input: human("cubby-tool"), ...wish }), /422/);
+}
+
+// States that are made, and lists of parts of things.
+const made = await client.threads.create({ graphId: "agent", metadata: { made: version }, supersteps: [
+  { updates: [{ values: { messages: [{ type: "human", content: "hi", id: "h1" }] }, asNode: "__input__" }] },
+  { updates: [{ values: { messages: [{ type: "human", content: "hi", id: "h1" }] }, asNode: "__start__" }] },
+  { updates: [{ values: { messages: [{ type: "ai", content: "yes", id: "a1" }] }, asNode: "agent" }] },
+] });
+assert.deepEqual(texts(await client.threads.getState(made.thread_id)), ["hi", "yes"]);
+assert.deepEqual((await client.threads.getHistory(made.thread_id)).map((s) => s.next), [[], ["agent"], ["__start__"]]);
+await client.threads.updateState(made.thread_id, { values: [{ messages: human("one").messages }, { messages: human("two").messages }], asNode: "agent" });
+assert.deepEqual(texts(await client.threads.getState(made.thread_id)), ["hi", "yes", "one", "two"]);
+const [part] = await client.threads.search({ metadata: { made: version }, select: ["thread_id"], extract: { last: "values.messages[-1].content", none: "values.nope[3]" } });
+if (version !== "1.8") assert.deepEqual(part, { thread_id: made.thread_id, extracted: { last: "two", none: null } });
+const sent = await client.runs.wait(made.thread_id, "agent", { command: { goto: { node: "agent", input: human("cubby-plain") } } });
+assert.equal(sent.messages.at(-1).content, "Hello there, this is plain.");
+const [shown] = await client.runs.list(made.thread_id, { select: ["run_id", "status"] });
+if (version !== "1.8") assert.deepEqual(Object.keys(shown).sort(), ["run_id", "status"]);
+await assert.rejects(client.threads.create({ ttl: 60 }), /422/);
 const t4 = (await client.threads.create()).thread_id;
 await client.runs.wait(t4, "agent", { input: human("cubby-tool"), interruptBefore: "*" });
 assert.equal((await client.threads.get(t4)).status, "interrupted");

@@ -71,7 +71,7 @@ await React.act(async () => now.setBranch(options[1]));
 await submit({ messages: [{ type: "human", content: "cubby-tool" }] }, { interruptBefore: ["stop_session"] });
 await until("asked", () => !now.isLoading);
 assert.equal(now.interrupt.value.action_requests?.[0]?.name ?? now.interrupt.value.actionRequests[0].name, "stop_session");
-await submit({}, { command: { resume: { decisions: [{ type: "reject", message: "not now" }] } }, interruptBefore: ["stop_session"] });
+await submit({}, { command: { resume: { decisions: [{ type: "reject", message: "not now" }] } } });
 await until("went on", () => !now.isLoading);
 assert.equal(now.interrupt, undefined);
 assert.equal(now.messages.at(-2).type, "tool");

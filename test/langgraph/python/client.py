@@ -66,6 +66,28 @@ async def main(url):
     done = await client.runs.wait(paused, "agent", command={"resume": {"decisions": [{"type": "approve"}]}})
     assert done["messages"][-1]["content"] == "It was not there.", done
 
+    for resume in ("yes", {}, [], {"decisions": []}):
+        asked = (await client.threads.create())["thread_id"]
+        await client.runs.wait(asked, "agent", input=human("cubby-tool"), config={"configurable": {"interrupt_on": True}})
+        try:
+            await client.runs.wait(asked, "agent", command={"resume": resume})
+            raise AssertionError(f"{resume} was an answer")
+        except Exception as e:
+            assert "422" in str(e), e
+        assert (await client.threads.get(asked))["status"] == "interrupted"
+        said = await client.runs.wait(asked, "agent", command={"resume": {"decisions": [{"type": "reject"}]}, "goto": (), "update": ()})
+        assert "did not allow" in said["messages"][-2]["content"], said
+
+    made = await client.threads.create(metadata={"made": True}, supersteps=[
+        {"updates": [{"values": human("hi"), "as_node": "__input__"}]},
+        {"updates": [{"values": {"messages": [{"role": "ai", "content": "yes"}]}, "as_node": "agent"}]},
+    ])
+    await client.threads.update_state(made["thread_id"], [human("one"), human("two")], as_node="agent")
+    found = await client.threads.search(metadata={"made": True}, select=["thread_id"], extract={"last": "values.messages[-1].content"})
+    assert found == [{"thread_id": made["thread_id"], "extracted": {"last": "two"}}], found
+    shown = await client.runs.list(paused, select=["run_id"])
+    assert all(list(r) == ["run_id"] for r in shown), shown
+
     failed = await collect(client.runs.stream(paused, "agent", input=human("cubby-error")))
     assert failed[-1].event == "error" and "the model said no" in failed[-1].data["message"], failed[-1]
     try:
