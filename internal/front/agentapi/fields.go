@@ -59,8 +59,8 @@ func (p *path) UnmarshalJSON(data []byte) error {
 	}
 	*p = nil
 	for step := range strings.SplitSeq(text, ".") {
-		name, places, _ := strings.Cut(step, "[")
-		if name == "" {
+		name, places, in := strings.Cut(step, "[")
+		if name == "" || in && places == "" {
 			return errs.E(errs.Invalid, "extract: %.80q is not a path as values.messages[-1].content", text)
 		}
 		*p = append(*p, name)
