@@ -3122,6 +3122,7 @@ export interface components {
         };
         Command: {
             goto?: unknown;
+            graph?: unknown;
             resume?: unknown;
             update?: unknown;
         };
@@ -4120,6 +4121,8 @@ export interface components {
         };
         LangGraphCheckpointChoice: {
             checkpoint_id?: string;
+            /** @description Of a subgraph, of which there are none: empty. */
+            checkpoint_ns?: string;
             configurable?: components["schemas"]["LangGraphCheckpointByConfig"];
         };
         LangGraphError: {
@@ -4184,6 +4187,10 @@ export interface components {
         LangGraphRunConfig: {
             /** @description chat_model and the like; chat_model_api_key is used and not kept */
             configurable?: {
+                [key: string]: unknown;
+            };
+            /** @description Added to the run's metadata, which win. */
+            metadata?: {
                 [key: string]: unknown;
             };
             /**
@@ -6949,6 +6956,8 @@ export interface operations {
                 limit?: number;
                 offset?: number;
                 status?: string;
+                /** @description Fields that are shown, repeated or with commas between them */
+                select?: string;
             };
             header?: never;
             path: {
