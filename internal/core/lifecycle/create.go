@@ -292,7 +292,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 			return b, err
 		}
 	}
-	s.freePlace(ctx, b)
+	yielding{s.acts}.freePlace(ctx, b)
 	empty := !ok && m.from == nil && m.origin == nil && m.work == nil
 	if empty {
 		if made, ok, err := s.createWarm(ctx, b, img, m.claim); ok || err != nil {

@@ -56,11 +56,14 @@ func (s *Sandboxes) Engage(ctx context.Context, thread string) (leave func()) {
 	return s.engaged.enter(threadKey{auth.From(ctx).Tenant, thread})
 }
 
+// yielding has sandboxes rest so that others can run.
+type yielding struct{ *acts }
+
 // freePlace puts sandboxes of the tenant's other threads to sleep, the longest unused
 // first, until there is a place for b, if somebody works in its thread or it lost its own
 // place so. Only those are that nobody uses or works with, and that wake by themselves
 // when somebody does. Without one b is refused as usual.
-func (s *acts) freePlace(ctx context.Context, b sandbox.Sandbox) {
+func (s yielding) freePlace(ctx context.Context, b sandbox.Sandbox) {
 	lost := b.Cause == sandbox.CauseIdle && strings.HasPrefix(b.Reason, placeNeeded)
 	if !lost && !s.engaged.has(threadKey{b.Tenant, b.Spec.Thread}) {
 		return
@@ -86,7 +89,7 @@ func tenantIsFull(err error) bool {
 }
 
 // longestUnused is the sandbox whose place b may take; nil: there is none.
-func (s *acts) longestUnused(b sandbox.Sandbox, tried []sandbox.UID) *live.Run {
+func (s yielding) longestUnused(b sandbox.Sandbox, tried []sandbox.UID) *live.Run {
 	var found *live.Run
 	var unused live.Attention
 	for _, r := range s.cfg.Live.All() {

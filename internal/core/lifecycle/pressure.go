@@ -104,7 +104,7 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 		s.relieving.Add(1)
 		if !start(box.run.UID, memoryShort, func(ctx context.Context) error {
 			defer s.relieving.Add(-1)
-			return s.restFor(ctx, box.run, sandbox.Why{Cause: sandbox.CauseMemory, Reason: memoryShort})
+			return yielding{s.acts}.restFor(ctx, box.run, sandbox.Why{Cause: sandbox.CauseMemory, Reason: memoryShort})
 		}) {
 			s.relieving.Add(-1)
 		}
@@ -112,7 +112,7 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 }
 
 // restFor puts a sandbox to sleep unless somebody comes to use it.
-func (s *acts) restFor(ctx context.Context, r *live.Run, why sandbox.Why) error {
+func (s yielding) restFor(ctx context.Context, r *live.Run, why sandbox.Why) error {
 	unlock, free := s.ids.TryLock(r.ID.Key())
 	if !free {
 		return nil // somebody uses it

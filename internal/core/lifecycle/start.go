@@ -43,7 +43,7 @@ func (s *acts) rouse(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	s.freePlace(ctx, b)
+	yielding{s}.freePlace(ctx, b)
 	booted, err := s.admission.Take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err
