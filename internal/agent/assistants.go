@@ -163,7 +163,6 @@ func (a *Assistants) Update(ctx context.Context, id string, p AssistantPatch) (c
 			as.Context = p.Context
 		}
 		as.Metadata = merged(as.Metadata, p.Metadata)
-		as.Version++
 		return nil
 	})
 }

@@ -65,3 +65,14 @@ func (r *room) add(tenant string, n int64) {
 		delete(r.held, tenant)
 	}
 }
+
+// Room is memory for what the caller is shown, until release, which may be called more
+// than once; the end of ctx is one too. A caller for whom there is none waits.
+func (s *Service) Room(ctx context.Context, bytes int64) (release func(), err error) {
+	leave, err := s.reading.enter(ctx, owner(ctx), bytes)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, leave)
+	return func() { stop(); leave() }, nil
+}

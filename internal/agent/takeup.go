@@ -157,13 +157,23 @@ func (s *Service) sweepUntil(ctx context.Context) {
 	}
 }
 
+// sweepItems are removed at a time, so that nobody waits long to write.
+const sweepItems = 500
+
 // Sweep removes threads that are too old or too many, those whose run was all that
-// they were for, and journals that are too old.
+// they were for, journals that are too old, and items that have expired.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.cfg.Now()
 	var failed error
 	if h := s.cfg.Bounds.History; h > 0 {
 		failed = s.cfg.Journals.Prune(now.Add(-h))
+	}
+	for n := sweepItems; n == sweepItems && ctx.Err() == nil; {
+		var err error
+		if n, err = s.cfg.Store.ForgetExpiredItems(ctx, sweepItems); err != nil {
+			failed = errors.Join(failed, err)
+			break
+		}
 	}
 	if s.cfg.Bounds.Age <= 0 && s.cfg.Bounds.Threads <= 0 {
 		return failed

@@ -136,6 +136,8 @@ type Config struct {
 	AgentRunsOf      int           `key:"max-agent-runs-per-tenant" default:"64" usage:"the same of one tenant; 0: no bound"`
 	AgentThreads     int           `key:"max-agent-threads-per-tenant" default:"1000" usage:"conversations with the agent that are kept of a tenant: the longest unused goes first, with its sandboxes; 0: no bound"`
 	AgentThreadAge   time.Duration `key:"agent-thread-retention" default:"0" usage:"how long a conversation that nobody goes on with is kept; 0: for ever"`
+	StoreItems       int           `key:"max-store-items-per-tenant" default:"10000" usage:"items that a tenant may have in the agent's store; 0: no bound"`
+	StoreBytes       Bytes         `key:"max-store-bytes-per-tenant" default:"64MiB" usage:"what they may take together; 0: no bound"`
 
 	LogLevel  slog.Level `key:"log-level" default:"info" usage:"debug, info, warn or error"`
 	LogFormat string     `key:"log-format" default:"text" usage:"text or json"`

@@ -7,12 +7,22 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/agent/items"
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/agent/toolset"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/llm/providers"
+	"github.com/cubbyhq/cubby/internal/store"
 )
+
+// agentParts are the agent and what belongs to it.
+type agentParts struct {
+	service  *agent.Service
+	settings *agentsettings.Settings
+	items    *items.Items
+	journals *journal.Journals
+}
 
 // openAgent makes the agent and its settings. It asks no model and starts nothing.
 func (d *Daemon) openAgent(dirs dirs, o options) error {
@@ -56,6 +66,7 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 			Memory: int64(d.cfg.MemoryBudget) / 2,
 		},
 	})
+	d.agent.items = items.New(d.store, store.ItemBounds{Items: d.cfg.StoreItems, Bytes: int64(d.cfg.StoreBytes)}, d.agent.service.Room)
 	return nil
 }
 

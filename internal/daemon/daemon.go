@@ -20,7 +20,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/agent"
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/backup/take"
@@ -71,11 +70,7 @@ type Daemon struct {
 	disks    *local.Disks
 	core     *core.Service
 	backups  *take.Taker
-	agent    struct {
-		service  *agent.Service
-		settings *agentsettings.Settings
-		journals *journal.Journals
-	}
+	agent    agentParts
 
 	listener  net.Listener
 	second    net.Listener // nil: none
@@ -322,7 +317,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	api := httpapi.New(httpapi.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
-	}, append(apis(d.agent.service, d.agent.settings, d.cfg.AgentAtRoot), backups.Register(d.backups.Backup))...)
+	}, append(apis(d.agent, d.cfg.AgentAtRoot), backups.Register(d.backups.Backup))...)
 	d.refuse = api.Error
 	guesses := new(front.Guesses)
 	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/agent"
-	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -32,11 +30,13 @@ import (
 // apis register what one server of HTTP answers: the canonical API, and the
 // dialects of other systems. Of two that share a path, the later one is asked
 // first.
-func apis(a *agent.Service, of *agentsettings.Settings, agentAtRoot bool) []func(*httpapi.Server) {
+func apis(a agentParts, agentAtRoot bool) []func(*httpapi.Server) {
 	return []func(*httpapi.Server){
-		rest.Register, displays.Register, settings.Register(of), sandboxed.Register, ecs.Register,
-		sandboxagent.Register(of, a.Threads().Ended),
-		agentapi.Register(agentapi.Config{Assistants: a.Assistants(), Threads: a.Threads(), Runs: a.Runs(), AtRoot: agentAtRoot}),
+		rest.Register, displays.Register, settings.Register(a.settings), sandboxed.Register, ecs.Register,
+		sandboxagent.Register(a.settings, a.service.Threads().Ended),
+		agentapi.Register(agentapi.Config{
+			Assistants: a.service.Assistants(), Threads: a.service.Threads(), Runs: a.service.Runs(), Items: a.items, AtRoot: agentAtRoot,
+		}),
 	}
 }
 

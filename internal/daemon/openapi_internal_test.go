@@ -23,7 +23,7 @@ const golden = "../../api/openapi.json"
 func document(t *testing.T) []byte {
 	t.Helper()
 	// The routes need no working service to be described.
-	api := httpapi.New(httpapi.Config{Core: new(core.Service), Metrics: telemetry.NewMetrics("test"), Log: slog.New(slog.DiscardHandler), Version: "1"}, apis(new(agent.Service), nil, false)...)
+	api := httpapi.New(httpapi.Config{Core: new(core.Service), Metrics: telemetry.NewMetrics("test"), Log: slog.New(slog.DiscardHandler), Version: "1"}, apis(agentParts{service: new(agent.Service)}, false)...)
 	doc, err := api.Document()
 	if err != nil {
 		t.Fatal(err)

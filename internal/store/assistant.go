@@ -38,7 +38,10 @@ func (s *Store) CreateAssistant(ctx context.Context, a conversation.Assistant) e
 			return errs.E(errs.OverQuota, "there are all %d assistants that there may be", maxAssistants).Hint("remove one first")
 		}
 		_, err := t.exec(`INSERT INTO assistants (`+assistantColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, values...)
-		return err
+		if err != nil {
+			return err
+		}
+		return t.addVersion(a, values)
 	})
 	if errors.Is(err, errs.Conflict) {
 		return errs.E(errs.Conflict, "the assistant exists already").Because(err)
@@ -108,8 +111,8 @@ func (q AssistantQuery) compare(a, b conversation.Assistant) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), id)
 }
 
-// ChangeAssistant changes an assistant; UpdatedAt is now unless change sets it. What
-// names it, and its making, stays.
+// ChangeAssistant changes an assistant, which gets the next version; UpdatedAt is now
+// unless change sets it. What names it, and its making, stays.
 func (s *Store) ChangeAssistant(ctx context.Context, tenant, id string, change func(*conversation.Assistant) error) (changed conversation.Assistant, err error) {
 	err = s.update(ctx, durable, func(t *tx) error {
 		was, err := scanAssistant(t.row(`SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id))
@@ -122,18 +125,24 @@ func (s *Store) ChangeAssistant(ctx context.Context, tenant, id string, change f
 			return err
 		}
 		changed.Tenant, changed.ID, changed.CreatedAt = was.Tenant, was.ID, was.CreatedAt
+		newest, err := t.newestVersion(tenant, id)
+		if err != nil {
+			return err
+		}
+		changed.Version = newest + 1
 		values, err := assistantValues(changed)
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(`UPDATE assistants SET graph_id = $3, name = $4, description = $5, version = $6, config = $7, context = $8,
-				metadata = $9, created_at = $10, updated_at = $11 WHERE tenant = $1 AND id = $2`, values...)
-		return err
+		if err := t.setAssistant(values); err != nil {
+			return err
+		}
+		return t.addVersion(changed, values)
 	})
 	return changed, err
 }
 
-// RemoveAssistant forgets an assistant. NotFound when there is none.
+// RemoveAssistant forgets an assistant, its versions and its crons. NotFound when there is none.
 func (s *Store) RemoveAssistant(ctx context.Context, tenant, id string) error {
 	return s.update(ctx, durable, func(t *tx) error {
 		n, err := t.exec(`DELETE FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id)

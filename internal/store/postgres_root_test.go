@@ -92,6 +92,10 @@ var shared = map[string]func(*testing.T){
 	"TestRolledBackFirstRun":                     TestRolledBackFirstRun,
 	"TestCopiedRunSecretIsNotOpened":             TestCopiedRunSecretIsNotOpened,
 	"TestAgentSettings":                          TestAgentSettings,
+	"TestItems":                                  TestItems,
+	"TestItemsExpire":                            TestItemsExpire,
+	"TestPagesOfItems":                           TestPagesOfItems,
+	"TestVersionsAreBounded":                     TestVersionsAreBounded,
 }
 
 // onlySQLite are those of what only an SQLite file has.

@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -153,7 +156,7 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	read := func(name string, call func() error) { add(name, false, call) }
 	tenant := "acme"
 	c := conversation.Thread{UID: sandbox.NewUID(), ID: id, Tenant: tenant, Metadata: object(`{"graph_id":"agent"}`)}
-	a := conversation.Assistant{ID: id, Tenant: tenant}
+	a := conversation.Assistant{ID: id, Tenant: tenant, Version: 1}
 	add("CreateAssistant", true, func() error { return s.CreateAssistant(ctx, a) })
 	read("Assistant", func() error { _, err := s.Assistant(ctx, tenant, id); return err })
 	read("Assistants", func() error { _, _, err := s.Assistants(ctx, AssistantQuery{Tenant: tenant}); return err })
@@ -161,6 +164,9 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 		_, err := s.ChangeAssistant(ctx, tenant, id, func(*conversation.Assistant) error { return nil })
 		return err
 	})
+	read("AssistantVersions", func() error { _, err := s.AssistantVersions(ctx, tenant, id, nil); return err })
+	read("AssistantVersion", func() error { _, err := s.AssistantVersion(ctx, tenant, id, 1); return err })
+	add("UseAssistantVersion", true, func() error { _, err := s.UseAssistantVersion(ctx, tenant, id, 1); return err })
 	add("RemoveAssistant", true, func() error { return s.RemoveAssistant(ctx, tenant, id) })
 
 	add("CreateConversation", true, func() error { return s.CreateConversation(ctx, c) })
@@ -219,6 +225,24 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	add("RemoveRun", true, func() error { return s.RemoveRun(ctx, c.UID, "r", true) })
 	add("RemoveConversation", true, func() error { return s.RemoveConversation(ctx, c.UID) })
 
+	memo := conversation.Item{Namespace: []string{"a", "b"}, Key: "k", Value: []byte(`{}`), TTL: time.Hour}
+	add("SetItem", true, func() error { return s.SetItem(ctx, tenant, memo, ItemBounds{Items: 10}) })
+	read("Item", func() error { _, err := s.Item(ctx, tenant, memo.Namespace, "k", true); return err })
+	for name, prefix := range map[string][]string{"": nil, " below a namespace": {"a"}} {
+		read("Items"+name, func() error { _, _, err := s.Items(ctx, tenant, prefix, ItemCursor{}, true); return err })
+		read("Items without values"+name, func() error { _, _, err := s.Items(ctx, tenant, prefix, ItemCursor{}, false); return err })
+		read("Namespaces"+name, func() error { _, err := s.Namespaces(ctx, tenant, prefix, nil); return err })
+	}
+	add("SetItem in a full store", false, func() error {
+		memo.Key = "more"
+		if err := s.SetItem(ctx, tenant, memo, ItemBounds{Bytes: 1}); !errors.Is(err, errs.OverQuota) {
+			return fmt.Errorf("SetItem = %v", err)
+		}
+		return nil
+	})
+	add("RemoveItem", true, func() error { return s.RemoveItem(ctx, tenant, memo.Namespace, "k") })
+	add("ForgetExpiredItems", false, func() error { _, err := s.ForgetExpiredItems(ctx, 10); return err })
+
 	set := func([]byte) ([]byte, error) { return []byte("{}"), nil }
 	add("ChangeAgentSettings", true, func() error { return s.ChangeAgentSettings(ctx, tenant, set) })
 	read("AgentSettings", func() error { _, err := s.AgentSettings(ctx, tenant); return err })
@@ -265,6 +289,7 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 		"SELECT " + keptColumns + " FROM kept_disks ORDER BY id_key": "all kept disks are what it is asked for",
 		"DELETE FROM idempotency WHERE result IS NULL":               "runs once, at Open",
 		"SELECT tenant, bytes FROM history":                          "all tenants are what it is asked for",
+		dropOldVersions:                                              "it looks at the versions of one assistant",
 		staleConversations:                                           "it runs now and then, and looks at the threads of all tenants",
 	}
 	seen := 0

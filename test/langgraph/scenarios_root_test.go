@@ -28,6 +28,45 @@ var scenarios = []struct {
 		s.do("update", "PATCH", path, object{"metadata": object{"b": 2}, "config": object{"tags": []string{"x"}}})
 		s.do("delete", "DELETE", path, nil)
 	}},
+	{"versions", func(s *server) {
+		path := "/assistants/" + s.do("create", "POST", "/assistants", object{"graph_id": "agent", "name": "one", "metadata": object{"a": 1}}).(object)["assistant_id"].(string)
+		s.do("update", "PATCH", path, object{"metadata": object{"b": 2}, "config": object{"tags": []string{"x"}}, "name": "two"})
+		s.do("again", "PATCH", path, object{"metadata": object{"b": 3}})
+		s.do("all", "POST", path+"/versions", object{})
+		s.do("page", "POST", path+"/versions", object{"limit": 1, "offset": 1})
+		s.do("by metadata", "POST", path+"/versions", object{"metadata": object{"b": 2}})
+		s.do("earlier", "POST", path+"/latest", object{"version": 1})
+		s.do("get", "GET", path, nil)
+		s.do("next", "PATCH", path, object{"metadata": object{"c": 3}})
+		s.do("all of them", "POST", path+"/versions", object{})
+		s.do("none", "POST", path+"/latest", object{"version": 99})
+	}},
+	{"store", func(s *server) {
+		put := func(key string, value any, namespace ...string) {
+			s.do("put "+key, "PUT", "/store/items", object{"namespace": namespace, "key": key, "value": value})
+		}
+		put("k", object{"n": 1, "text": "ä <b>"}, "a", "b")
+		put("/memories/m.md", object{"n": 2, "content": []string{"one", "two"}}, "a", "b", "c")
+		put("o", object{"n": 3, "in": object{"x": true}}, "z")
+		s.do("get", "GET", "/store/items?namespace=a.b&key=k", nil)
+		s.do("get none", "GET", "/store/items?namespace=a.b&key=none", nil)
+		search := func(name string, q object) { s.do("search "+name, "POST", "/store/items/search", q) }
+		search("below", object{"namespace_prefix": []string{"a", "b", "c"}})
+		search("equal", object{"namespace_prefix": []string{"z"}, "filter": object{"n": 3}})
+		search("greater", object{"namespace_prefix": []string{"a"}, "filter": object{"n": object{"$gt": 1, "$lte": 2}}})
+		search("not", object{"namespace_prefix": []string{"z"}, "filter": object{"n": object{"$ne": 3}}})
+		search("in", object{"namespace_prefix": []string{}, "filter": object{"n": object{"$in": []int{3, 4}}}})
+		search("nothing", object{"namespace_prefix": []string{"none"}})
+		s.do("namespaces", "POST", "/store/namespaces", object{})
+		s.do("namespaces cut", "POST", "/store/namespaces", object{"max_depth": 1})
+		s.do("namespaces by prefix", "POST", "/store/namespaces", object{"prefix": []string{"a", "*"}, "limit": 1, "offset": 1})
+		s.do("namespaces by suffix", "POST", "/store/namespaces", object{"suffix": []string{"c"}})
+		s.do("bad label", "PUT", "/store/items", object{"namespace": []string{"a.b"}, "key": "k", "value": object{}})
+		s.do("no value", "PUT", "/store/items", object{"namespace": []string{"a"}, "key": "k"})
+		s.do("delete", "DELETE", "/store/items", object{"namespace": []string{"a", "b"}, "key": "k"})
+		s.do("delete again", "DELETE", "/store/items", object{"namespace": []string{"a", "b"}, "key": "k"})
+		s.do("gone", "GET", "/store/items?namespace=a.b&key=k", nil)
+	}},
 	{"threads", func(s *server) {
 		thread := s.do("create", "POST", "/threads", object{"metadata": object{"who": "me"}}).(object)["thread_id"].(string)
 		s.do("get", "GET", "/threads/"+thread, nil)
@@ -224,6 +263,7 @@ var known = []difference{
 	{regexp.MustCompile(`branches: all\[\]$`), "a run from an older state is a child of that; there of a copy of it"},
 	{regexp.MustCompile(`cancel: (cancel|again) status$`), "who cancels a run gets it, as of other servers"},
 	{regexp.MustCompile(`made states: history\[\]\.metadata\.graph_id$`), "what a thread says of its assistant holds for its states"},
+	{regexp.MustCompile(`store: no value status$`), "an item that is none is refused with 422, whatever is wrong with it"},
 	{regexp.MustCompile(`copy\.metadata\.thread_id$`), "a copy's metadata are those of the thread"},
 }
 

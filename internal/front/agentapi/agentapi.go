@@ -4,8 +4,8 @@
 // call of the agent and encodes; it knows no rule about threads and runs. Streams are
 // read from the journal of their run as fast as their client takes them.
 //
-// What the platform has and cubby has not, its store and its schedules, is refused in
-// so many words, and so are the fields of requests that would be ignored to somebody's
+// What the platform has and cubby has not, its schedules, is refused in so many words, and
+// so are the fields of requests that would be ignored to somebody's
 // harm.
 package agentapi
 
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/agent/items"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
@@ -26,6 +27,7 @@ type Config struct {
 	Assistants *agent.Assistants
 	Threads    *agent.Threads
 	Runs       *agent.Runs
+	Items      *items.Items
 	// AtRoot serves the API at the root too.
 	AtRoot bool
 }

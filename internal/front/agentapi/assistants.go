@@ -187,31 +187,3 @@ func (d *door) deleteAssistant(w http.ResponseWriter, r *http.Request) error {
 	front.WriteJSON(w, http.StatusOK, []string{a.ID})
 	return nil
 }
-
-// assistantVersions has the newest one: earlier ones are not kept.
-func (d *door) assistantVersions(w http.ResponseWriter, r *http.Request) error {
-	a, err := d.Assistants.Get(r.Context(), r.PathValue("assistant_id"))
-	if err != nil {
-		return err
-	}
-	front.WriteJSON(w, http.StatusOK, []Assistant{assistantOf(a)})
-	return nil
-}
-
-func (d *door) latestAssistant(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Version int `json:"version"`
-	}
-	if err := read(r, &in); err != nil {
-		return err
-	}
-	a, err := d.Assistants.Get(r.Context(), r.PathValue("assistant_id"))
-	if err != nil {
-		return err
-	}
-	if in.Version != a.Version {
-		return errs.E(errs.NotFound, "Assistant version not found").Hint("earlier versions are not kept; the assistant's is %d", a.Version)
-	}
-	front.WriteJSON(w, http.StatusOK, assistantOf(a))
-	return nil
-}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/agent/items"
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -73,7 +74,7 @@ func (r *rig) start(root bool) {
 	life, drain := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.DiscardHandler)
 	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register(nil, s.Threads().Ended),
-		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), AtRoot: root}, r.beat))
+		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), Items: items.New(db, store.ItemBounds{Items: 50, Bytes: 1 << 20}, s.Room), AtRoot: root}, r.beat))
 	server := httptest.NewServer(front.Handler(front.Config{
 		Access: func(*http.Request) front.Access { return front.Token }, Log: log, Metrics: telemetry.NewMetrics("test"), Error: api.Error,
 	}, api))

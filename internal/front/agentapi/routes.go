@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -53,9 +54,8 @@ var (
 func (d *door) endpoints() []endpoint {
 	const assistant, thread, run = "/assistants/{assistant_id}", "/threads/{thread_id}", "/threads/{thread_id}/runs/{run_id}"
 	free := map[string]any{}
-	store := notHere("store of items", "keep what is to last in files of a sandbox, or in a thread's metadata")
 	crons := notHere("schedule of runs", "begin runs with a scheduler of your own")
-	return []endpoint{
+	return slices.Concat(d.itemEndpoints(), []endpoint{
 		{pattern: "GET /info", summary: "What this is", serve: d.info, answer: Info{}},
 		{pattern: "GET /ok", summary: "Whether it is there", serve: d.ok, answer: map[string]bool{}},
 
@@ -69,8 +69,8 @@ func (d *door) endpoints() []endpoint {
 		{pattern: "GET " + assistant + "/schemas", summary: "Show what the graph takes and gives", serve: d.assistantSchemas, answer: Schemas{}},
 		{pattern: "GET " + assistant + "/subgraphs", summary: "List subgraphs: there are none", serve: d.assistantSubgraphs, query: recurse, answer: free},
 		{pattern: "GET " + assistant + "/subgraphs/{namespace}", summary: "Show a subgraph: there is none", serve: d.assistantSubgraphs, query: recurse, answer: free},
-		{pattern: "POST " + assistant + "/versions", summary: "List versions: the newest is kept", serve: d.assistantVersions, body: free, answer: listOf{Assistant{}}},
-		{pattern: "POST " + assistant + "/latest", summary: "Choose a version: the newest is kept", serve: d.latestAssistant, body: free, answer: Assistant{}},
+		{pattern: "POST " + assistant + "/versions", summary: "List versions, newest first", serve: d.assistantVersions, body: free, answer: listOf{AssistantVersion{}}},
+		{pattern: "POST " + assistant + "/latest", summary: "Choose the version that is used", serve: d.latestAssistant, body: VersionChoice{}, answer: Assistant{}},
 
 		{pattern: "POST /threads", summary: "Make a thread", serve: d.createThread, body: ThreadCreate{}, answer: Thread{}},
 		{pattern: "POST /threads/search", summary: "List threads, newest first", serve: d.searchThreads, body: free, answer: listOf{Thread{}}},
@@ -109,12 +109,7 @@ func (d *door) endpoints() []endpoint {
 		{pattern: "POST /runs/crons/search", summary: "Refused: there are no schedules", serve: crons, refused: true},
 		{pattern: "DELETE /runs/crons/{cron_id}", summary: "Refused: there are no schedules", serve: crons, refused: true},
 		{pattern: "POST " + thread + "/runs/crons", summary: "Refused: there are no schedules", serve: crons, refused: true},
-		{pattern: "PUT /store/items", summary: "Refused: there is no store", serve: store, refused: true},
-		{pattern: "GET /store/items", summary: "Refused: there is no store", serve: store, refused: true},
-		{pattern: "DELETE /store/items", summary: "Refused: there is no store", serve: store, refused: true},
-		{pattern: "POST /store/items/search", summary: "Refused: there is no store", serve: store, refused: true},
-		{pattern: "POST /store/namespaces", summary: "Refused: there is no store", serve: store, refused: true},
-	}
+	})
 }
 
 // routes are the endpoints below a prefix. Their ids begin with ids.

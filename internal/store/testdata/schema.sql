@@ -44,6 +44,21 @@ CREATE TABLE agent_settings (
     updated_at INTEGER NOT NULL
 );
 
+CREATE TABLE assistant_versions (
+    tenant      TEXT    NOT NULL,
+    id          TEXT    NOT NULL,
+    version     INTEGER NOT NULL,
+    graph_id    TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    description TEXT    NOT NULL,
+    config      TEXT    NOT NULL,
+    context     TEXT    NOT NULL,
+    metadata    TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, id, version),
+    FOREIGN KEY (tenant, id) REFERENCES assistants (tenant, id) ON DELETE CASCADE
+);
+
 CREATE TABLE assistants (
     tenant      TEXT    NOT NULL,
     id          TEXT    NOT NULL,
@@ -105,6 +120,29 @@ CREATE TABLE conversations (
     state_updated_at INTEGER NOT NULL
 );
 
+CREATE TABLE crons (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    tenant      TEXT    NOT NULL,
+    owner       TEXT    NOT NULL,
+    assistant   TEXT    NOT NULL,
+    thread      TEXT REFERENCES conversations (uid) ON DELETE CASCADE,
+    schedule    TEXT    NOT NULL,
+    timezone    TEXT    NOT NULL,
+    run         TEXT    NOT NULL,
+    metadata    TEXT    NOT NULL,
+    keep        INTEGER NOT NULL,
+    enabled     INTEGER NOT NULL,
+    end_at      INTEGER NOT NULL,
+    next_at     INTEGER NOT NULL,
+    last_at     INTEGER NOT NULL,
+    last_thread TEXT    NOT NULL,
+    last_run    TEXT    NOT NULL,
+    failure     TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    FOREIGN KEY (tenant, assistant) REFERENCES assistants (tenant, id) ON DELETE CASCADE
+);
+
 CREATE TABLE events (
     cursor  INTEGER PRIMARY KEY AUTOINCREMENT,
     box     TEXT    NOT NULL,
@@ -156,6 +194,26 @@ CREATE TABLE idempotency (
     result       TEXT,
     claimed_at   INTEGER NOT NULL,
     PRIMARY KEY (principal, key)
+);
+
+CREATE TABLE item_usage (
+    tenant TEXT    NOT NULL PRIMARY KEY,
+    items  INTEGER NOT NULL,
+    bytes  INTEGER NOT NULL
+);
+
+CREATE TABLE items (
+    tenant     TEXT    NOT NULL,
+    namespace  TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    value      TEXT    NOT NULL,
+    fields     TEXT    NOT NULL,
+    bytes      INTEGER NOT NULL,
+    ttl        INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, namespace, key)
 );
 
 CREATE TABLE kept_disks (
@@ -251,6 +309,28 @@ CREATE TABLE tenants (
     created_at INTEGER NOT NULL
 );
 
+CREATE TABLE webhook_messages (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    tenant     TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    url        TEXT    NOT NULL,
+    body       TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    attempts   INTEGER NOT NULL,
+    status     INTEGER NOT NULL,
+    failure    TEXT    NOT NULL,
+    next_at    INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+);
+
+CREATE TABLE webhook_secrets (
+    tenant     TEXT    NOT NULL PRIMARY KEY,
+    secret     TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL
+);
+
 CREATE INDEX checkpoints_by_run ON checkpoints (thread, run, id) WHERE run <> '';
 
 CREATE INDEX conversations_by_age ON conversations (created_at, uid);
@@ -260,6 +340,14 @@ CREATE UNIQUE INDEX conversations_by_id ON conversations (tenant, id);
 CREATE INDEX conversations_by_tenant ON conversations (tenant, created_at, uid);
 
 CREATE INDEX conversations_resting ON conversations (tenant, updated_at DESC, uid DESC) WHERE status <> 'busy';
+
+CREATE INDEX crons_due ON crons (next_at, id) WHERE enabled = 1 AND next_at > 0;
+
+CREATE INDEX crons_of_assistant ON crons (tenant, assistant);
+
+CREATE INDEX crons_of_tenant ON crons (tenant, created_at, id);
+
+CREATE INDEX crons_of_thread ON crons (thread) WHERE thread IS NOT NULL;
 
 CREATE INDEX events_by_age ON events (at);
 
@@ -280,6 +368,10 @@ CREATE INDEX execs_finished_by_tenant ON execs (tenant, finished_at) WHERE statu
 CREATE INDEX execs_unfinished ON execs (box, seq) WHERE status IN ('pending', 'running');
 
 CREATE INDEX idempotency_by_age ON idempotency (claimed_at);
+
+CREATE INDEX items_expiring ON items (expires_at, tenant, namespace, key) WHERE expires_at > 0;
+
+CREATE INDEX items_newest ON items (tenant, updated_at DESC, namespace, key);
 
 CREATE INDEX kept_disks_by_tenant ON kept_disks (tenant);
 
@@ -320,3 +412,9 @@ CREATE INDEX snapshots_by_tenant ON snapshots (tenant, uid);
 CREATE INDEX snapshots_newest ON snapshots (uid) WHERE state = 'ready';
 
 CREATE INDEX snapshots_unready ON snapshots (uid) WHERE state <> 'ready';
+
+CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id) WHERE state = 'pending';
+
+CREATE INDEX webhook_messages_ended ON webhook_messages (updated_at, id) WHERE state <> 'pending';
+
+CREATE INDEX webhook_messages_of_tenant ON webhook_messages (tenant, created_at DESC, id DESC);

@@ -25,7 +25,9 @@ assert.deepEqual(await client.assistants.getSubgraphs("agent"), {});
 const mine = await client.assistants.create({ graphId: "agent", name: "mine", metadata: { who: "me" } });
 assert.equal((await client.assistants.update(mine.assistant_id, { metadata: { more: 1 } })).version, 2);
 assert.equal((await client.assistants.search({ metadata: { who: "me" } })).length, 1);
-assert.equal((await client.assistants.getVersions(mine.assistant_id)).length, 1);
+assert.deepEqual((await client.assistants.getVersions(mine.assistant_id)).map((v) => v.version), [2, 1]);
+assert.equal((await client.assistants.setLatest(mine.assistant_id, 1)).version, 1);
+assert.deepEqual((await client.assistants.get(mine.assistant_id)).metadata, { who: "me" });
 await client.assistants.delete(mine.assistant_id);
 await assert.rejects(client.assistants.get(mine.assistant_id), /404/);
 
@@ -194,7 +196,22 @@ await client.threads.delete(t5);
 await assert.rejects(client.threads.get(t5), /404/);
 const stateless = await client.runs.wait(null, "agent", { input: human("cubby-plain") });
 assert.equal(stateless.messages.at(-1).content, "Hello there, this is plain.");
-await assert.rejects(client.store.searchItems(["a"]), /404.*no store/);
+
+// The store.
+const place = ["sdk", version.replace(".", "-"), where ?? "below"];
+await client.store.putItem(place, "/memories/tea.md", { content: ["Ann likes green tea"], n: 1 });
+await client.store.putItem([...place, "more"], "b", { n: 2 }, { ttl: 60, index: false });
+const item = await client.store.getItem(place, "/memories/tea.md");
+assert.deepEqual(item.value, { content: ["Ann likes green tea"], n: 1 });
+assert.ok(Date.parse(item.createdAt) > 0 && Date.parse(item.updatedAt) > 0);
+assert.equal((await client.store.searchItems(place)).items.length, 2);
+assert.deepEqual((await client.store.searchItems(place, { filter: { n: { $gte: 2 } } })).items.map((i) => i.key), ["b"]);
+const [best] = (await client.store.searchItems(place, { query: "green tea", limit: 3 })).items;
+assert.deepEqual([best.key, best.score], ["/memories/tea.md", 1]);
+assert.deepEqual((await client.store.listNamespaces({ prefix: place })).namespaces, [place, [...place, "more"]]);
+await assert.rejects(client.store.putItem(["a.b"], "k", {}), /periods/);
+await client.store.deleteItem(place, "/memories/tea.md");
+assert.equal(await client.store.getItem(place, "/memories/tea.md"), null);
 
 console.log(`sdk ${version}${where ? ` ${where}` : ""}: ok`);
 process.exit(0);

@@ -107,6 +107,27 @@ async def main(url):
     assert [t["thread_id"] for t in found] == [thread], found
     await client.threads.delete(thread)
     assert await client.threads.search(metadata={"who": "python"}) == []
+
+    mine = await client.assistants.create("agent", name="one", metadata={"who": "python"})
+    await client.assistants.update(mine["assistant_id"], name="two")
+    assert [v["name"] for v in await client.assistants.get_versions(mine["assistant_id"])] == ["two", "one"]
+    assert (await client.assistants.set_latest(mine["assistant_id"], 1))["name"] == "one"
+    await client.assistants.delete(mine["assistant_id"])
+
+    # As deepagents keeps its files: one item each, listed page by page.
+    files = ("python", "filesystem")
+    for i in range(5):
+        await client.store.put_item(files, f"/memories/{i}.md", {"content": [f"line {i}"], "created_at": "x", "modified_at": "x"}, ttl=5)
+    pages = [(await client.store.search_items(files, limit=2, offset=n))["items"] for n in (0, 2, 4, 6)]
+    assert [len(p) for p in pages] == [2, 2, 1, 0], pages
+    assert {i["key"] for p in pages for i in p} == {f"/memories/{i}.md" for i in range(5)}
+    one = await client.store.get_item(files, key="/memories/3.md", refresh_ttl=False)
+    assert one["namespace"] == list(files) and one["value"]["content"] == ["line 3"], one
+    found = await client.store.search_items(("python",), query="line 3", filter={"content": ["line 3"]})
+    assert [(i["key"], i["score"]) for i in found["items"]] == [("/memories/3.md", 1)], found
+    assert (await client.store.list_namespaces(prefix=["python"], max_depth=1))["namespaces"] == [["python"]]
+    await client.store.delete_item(files, key="/memories/3.md")
+    assert await client.store.get_item(files, key="/memories/3.md") is None
     print("python: ok")
 
 
