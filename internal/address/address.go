@@ -126,3 +126,20 @@ func OfHost(a netip.Addr, own []net.Addr) Class {
 	}
 	return Public
 }
+
+// OfDialed is the class of an address that is about to be connected to, as a
+// [net.Dialer]'s ControlContext is given it. What cannot be told is not Public.
+func OfDialed(to string) Class {
+	at, err := netip.ParseAddrPort(to)
+	if err != nil {
+		return Reserved
+	}
+	if c := Of(at.Addr()); c != Public {
+		return c
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return OwnHost // it could be one
+	}
+	return OfHost(at.Addr(), own)
+}

@@ -31,6 +31,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/tenancy"
+	"github.com/cubbyhq/cubby/internal/webhook"
 )
 
 // Models finds the models of callers.
@@ -92,6 +93,10 @@ type Config struct {
 	// Returning is how long a run that ends with its clients goes on without them after
 	// a start of the daemon; 0: half a minute.
 	Returning time.Duration
+	// Webhooks post the ends of runs, in the words of Describe; nil: a run cannot ask for
+	// it.
+	Webhooks *webhook.Sender
+	Describe func(RunEnd) ([]byte, error)
 	// Leave is called when runs are about to be left to the next daemon: what they do
 	// in sandboxes goes on. Nil: nobody cares.
 	Leave func()

@@ -58,6 +58,9 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if err := complete(&run, as); err != nil {
 		return none, conversation.Thread{}, err
 	}
+	if err := s.checkWebhook(ctx, run.Request.Webhook); err != nil {
+		return none, conversation.Thread{}, err
+	}
 	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
 		return none, conversation.Thread{}, err
 	}

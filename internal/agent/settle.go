@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -38,6 +37,14 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 	if err != nil {
 		return err
 	}
+	messages, err := s.messagesOf(ctx, e, ended)
+	if err != nil {
+		return err
+	}
+	failed, err := failureOf(ended)
+	if err != nil {
+		return err
+	}
 	goes := false
 	err = s.cfg.Store.EndRun(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread, busy bool) error {
 		goes = r.Request.TakeBack
@@ -45,14 +52,7 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 		if !goes {
 			r.Status = ended.Status
 		}
-		if ended.Status == conversation.RunFailed && !goes {
-			failed, err := json.Marshal(struct {
-				Error   string `json:"error"`
-				Message string `json:"message"`
-			}{ended.Error, ended.Message})
-			if err != nil {
-				return err
-			}
+		if failed != nil && !goes {
 			r.Error, t.Error = failed, failed
 			if head.Question() == "" { // a question stays one
 				t.Status = conversation.ThreadFailed
@@ -66,7 +66,10 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 		}
 		t.UpdatedAt = s.cfg.Now()
 		return nil
-	})
+	}, messages...)
+	if err == nil && len(messages) > 0 {
+		s.cfg.Webhooks.Wake()
+	}
 	if err == nil && goes {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func places() map[string]place {
 		"internal/packages":  {layer: 2},
 		"internal/poll":      {layer: 2},
 		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/driver/oci/network", "internal/guestd"}},
-		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/guestd"}},
+		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/front/preview", "internal/guestd"}},
 		"internal/resolver":  {layer: 2, by: []string{"internal/guestd"}},
 		"internal/seal":      {layer: 2},
 		"internal/session":   {layer: 2},
@@ -87,6 +87,7 @@ func places() map[string]place {
 		"internal/store/wal":      {only: []string{}, by: []string{"internal/store/engine"}},
 		"internal/agent/loop":     {layer: 3},
 		"internal/agent/items":    {layer: 4},
+		"internal/webhook":        {layer: 4},
 		"internal/agent/settings": {layer: 6},
 		// Dialects do not know each other; who wants a model asks providers for one.
 		"internal/llm/wire":      {layer: 3, by: []string{"internal/llm/…"}},
@@ -149,7 +150,7 @@ func places() map[string]place {
 		"internal/core":          {layer: 12},
 		"internal/front":         {layer: 13},
 		"internal/front/sse":     {layer: 14, by: []string{"internal/front/…"}},
-		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/backups", "internal/front/displays", "internal/front/settings", "internal/front/agentapi", "internal/front/compat/…", "internal/daemon"}},
+		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/backups", "internal/front/displays", "internal/front/settings", "internal/front/webhooks", "internal/front/agentapi", "internal/front/compat/…", "internal/daemon"}},
 		// What models can do, for the doors that offer it to them.
 		"internal/tools": {layer: 14, by: []string{"internal/front/mcp", "internal/agent/toolset", "internal/front/displays"}},
 		// Doors and dialects do not know each other.
@@ -162,6 +163,7 @@ func places() map[string]place {
 		"internal/front/rpc":                 {layer: 15},
 		"internal/front/terminal":            {layer: 15},
 		"internal/front/settings":            {layer: 15, by: []string{"internal/daemon"}},
+		"internal/front/webhooks":            {layer: 15, by: []string{"internal/daemon"}},
 		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
 		"internal/front/displays":            {layer: 15, by: []string{"internal/daemon"}},

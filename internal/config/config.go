@@ -139,6 +139,8 @@ type Config struct {
 	StoreItems       int           `key:"max-store-items-per-tenant" default:"10000" usage:"items that a tenant may have in the agent's store; 0: no bound"`
 	StoreBytes       Bytes         `key:"max-store-bytes-per-tenant" default:"64MiB" usage:"what they may take together; 0: no bound"`
 
+	WebhookNetworks []string `key:"webhook-private-networks" usage:"networks that are not public and that webhooks may lead to, as 10.1.0.0/16,…; empty: none, only the public Internet"`
+
 	LogLevel  slog.Level `key:"log-level" default:"info" usage:"debug, info, warn or error"`
 	LogFormat string     `key:"log-format" default:"text" usage:"text or json"`
 }

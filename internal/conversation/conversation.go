@@ -204,6 +204,8 @@ type RunRequest struct {
 	// StreamMode is how the client that made the run watches it; who joins it and says
 	// nothing else is shown the same.
 	StreamMode []string `json:"stream_mode,omitempty"`
+	// Webhook is where the end of the run is posted to; "": nowhere.
+	Webhook string `json:"webhook,omitempty"`
 	// CancelOnLeave: the run ends when the last one who follows it leaves.
 	CancelOnLeave bool `json:"cancel_on_leave,omitempty"`
 	// Canceled: somebody asked for the end of the run, and with TakeBack that it be as

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -11,9 +12,11 @@ import (
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/agent/toolset"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front/agentapi"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/llm/providers"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/webhook"
 )
 
 // agentParts are the agent and what belongs to it.
@@ -21,7 +24,22 @@ type agentParts struct {
 	service  *agent.Service
 	settings *agentsettings.Settings
 	items    *items.Items
+	webhooks *webhook.Sender
 	journals *journal.Journals
+}
+
+// openWebhooks makes the sender of what is posted to webhooks.
+func (d *Daemon) openWebhooks() error {
+	private := make([]netip.Prefix, len(d.cfg.WebhookNetworks))
+	for i, text := range d.cfg.WebhookNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return errs.E(errs.Invalid, "webhook-private-networks: %.60q is no network", text).Hint("as 10.1.0.0/16, or 192.168.1.7/32 for one address")
+		}
+		private[i] = network
+	}
+	d.agent.webhooks = webhook.New(webhook.Config{Store: d.store, Private: private, Log: d.log})
+	return nil
 }
 
 // openAgent makes the agent and its settings. It asks no model and starts nothing.
@@ -51,6 +69,9 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 		asking = *o.asking
 	}
 	d.agent.settings = agentsettings.New(agentsettings.Config{Store: d.store, Environment: environment, Ask: asking, Log: d.log})
+	if err := d.openWebhooks(); err != nil {
+		return err
+	}
 	work, leave := context.WithCancel(context.Background())
 	hands := toolset.New(d.core, toolset.Config{
 		Log: d.log, Life: context.Background(), Work: work, Base: func() string { return strings.TrimRight(d.baseURL(), "/") },
@@ -59,6 +80,7 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 	d.agent.journals = journals
 	d.agent.service = agent.New(agent.Config{
 		Store: d.store, Journals: journals, Log: d.log, Skills: skills, Leave: leave,
+		Webhooks: d.agent.webhooks, Describe: agentapi.DescribeRunEnd,
 		Models: agent.NewCatalogue(d.agent.settings, open, d.cfg.AgentMaxTurns, d.cfg.AgentTokenBudget),
 		Hands:  agent.NewSandboxes(d.core, hands, d.log),
 		Bounds: agent.Bounds{

@@ -23,6 +23,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/front/tunnel"
 	"github.com/cubbyhq/cubby/internal/front/web"
+	"github.com/cubbyhq/cubby/internal/front/webhooks"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
@@ -32,7 +33,7 @@ import (
 // first.
 func apis(a agentParts, agentAtRoot bool) []func(*httpapi.Server) {
 	return []func(*httpapi.Server){
-		rest.Register, displays.Register, settings.Register(a.settings), sandboxed.Register, ecs.Register,
+		rest.Register, displays.Register, settings.Register(a.settings), webhooks.Register(a.webhooks), sandboxed.Register, ecs.Register,
 		sandboxagent.Register(a.settings, a.service.Threads().Ended),
 		agentapi.Register(agentapi.Config{
 			Assistants: a.service.Assistants(), Threads: a.service.Threads(), Runs: a.service.Runs(), Items: a.items, AtRoot: agentAtRoot,

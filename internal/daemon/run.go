@@ -54,6 +54,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	part("doors", stopping, doorsStopped, d.serve)
 	part("agent", doors, agentStopped, d.agent.service.Run)
+	part("webhooks", agents, func() {}, d.agent.webhooks.Run)
 	part("core", agents, loopsStopped, func(until context.Context) error { return d.runCore(until, ctx) })
 	part("disks", loops, disksStopped, d.disks.Run)
 	part("journals", disks, func() {}, d.journals.Run)

@@ -96,6 +96,10 @@ var shared = map[string]func(*testing.T){
 	"TestItemsExpire":                            TestItemsExpire,
 	"TestPagesOfItems":                           TestPagesOfItems,
 	"TestVersionsAreBounded":                     TestVersionsAreBounded,
+	"TestWebhookMessages":                        TestWebhookMessages,
+	"TestRunEndsWithItsMessage":                  TestRunEndsWithItsMessage,
+	"TestWebhookSecrets":                         TestWebhookSecrets,
+	"TestWebhooksOfATenantAreBounded":            TestWebhooksOfATenantAreBounded,
 }
 
 // onlySQLite are those of what only an SQLite file has.

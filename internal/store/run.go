@@ -145,9 +145,9 @@ func (s *Store) ChangeRunAndThread(ctx context.Context, uid sandbox.UID, id stri
 }
 
 // EndRun is [Store.ChangeRunAndThread] for a run that ends; busy says that its thread
-// has another one that has not.
-func (s *Store) EndRun(ctx context.Context, uid sandbox.UID, id string, change func(r *conversation.Run, c *conversation.Thread, busy bool) error) error {
-	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error {
+// has another one that has not. The messages are added when the run ends with it.
+func (s *Store) EndRun(ctx context.Context, uid sandbox.UID, id string, change func(r *conversation.Run, c *conversation.Thread, busy bool) error, messages ...WebhookMessage) error {
+	return s.changeRun(ctx, uid, id, messages, func(t *tx, r *conversation.Run) error {
 		thread, err := scanConversation(t.row(selectConversation, uid))
 		if err != nil {
 			return err
@@ -184,7 +184,7 @@ func (t *tx) unfinishedRuns(uid sandbox.UID, but string) (n int, err error) {
 	return n, err
 }
 
-func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, change func(*tx, *conversation.Run) error) error {
+func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, messages []WebhookMessage, change func(*tx, *conversation.Run) error) error {
 	ended := false
 	err := s.update(ctx, relaxed, func(t *tx) error {
 		was, err := scanRun(t.row(selectRun, uid, id))
@@ -200,6 +200,14 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, chang
 			return errs.E(errs.WrongState, "the run has ended: %s", was.Status)
 		}
 		ended = set.Status.Ended() && !was.Status.Ended()
+		for _, m := range messages {
+			if !ended {
+				break
+			}
+			if err := t.addWebhookMessage(m, s.now()); err != nil {
+				return err
+			}
+		}
 		failure, errError := encodeRaw(set.Error)
 		metadata, errMetadata := encodeMetadata(set.Metadata)
 		request, err := encodeText(set.Request)

@@ -243,6 +243,20 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	add("RemoveItem", true, func() error { return s.RemoveItem(ctx, tenant, memo.Namespace, "k") })
 	add("ForgetExpiredItems", false, func() error { _, err := s.ForgetExpiredItems(ctx, 10); return err })
 
+	post := WebhookMessage{ID: "m" + id, Tenant: tenant, Kind: "k", URL: "https://example.com/", Body: []byte(`{}`)}
+	add("AddWebhookMessage", true, func() error { return s.AddWebhookMessage(ctx, post) })
+	read("PendingWebhooks", func() error { _, _, err := s.PendingWebhooks(ctx, tenant); return err })
+	read("DueWebhooks", func() error { _, err := s.DueWebhooks(ctx); return err })
+	add("ClaimWebhook", false, func() (err error) { post, err = s.ClaimWebhook(ctx, tenant, time.Minute); return err })
+	add("EndWebhookAttempt", false, func() error {
+		post.State = WebhookDelivered
+		return s.EndWebhookAttempt(ctx, post)
+	})
+	read("WebhookMessages", func() error { _, err := s.WebhookMessages(ctx, tenant, 0, 0); return err })
+	add("ForgetWebhookMessages", false, func() error { _, err := s.ForgetWebhookMessages(ctx, s.now(), 10); return err })
+	add("WebhookSecret", true, func() error { _, err := s.WebhookSecret(ctx, tenant, []byte("s"), true); return err })
+	read("WebhookSecret that there is", func() error { _, err := s.WebhookSecret(ctx, tenant, []byte("s"), false); return err })
+
 	set := func([]byte) ([]byte, error) { return []byte("{}"), nil }
 	add("ChangeAgentSettings", true, func() error { return s.ChangeAgentSettings(ctx, tenant, set) })
 	read("AgentSettings", func() error { _, err := s.AgentSettings(ctx, tenant); return err })

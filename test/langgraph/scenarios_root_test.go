@@ -67,6 +67,14 @@ var scenarios = []struct {
 		s.do("delete again", "DELETE", "/store/items", object{"namespace": []string{"a", "b"}, "key": "k"})
 		s.do("gone", "GET", "/store/items?namespace=a.b&key=k", nil)
 	}},
+	{"webhook", func(s *server) {
+		path := "/threads/" + s.thread()
+		for _, prompt := range []string{"cubby-plain", "cubby-error"} {
+			url, body := s.receive()
+			s.do("run", "POST", path+"/runs", run(prompt, object{"webhook": url, "metadata": object{"who": "me"}, "stream_mode": []string{"values"}}))
+			s.got = append(s.got, result{name: "posted run", body: body()})
+		}
+	}},
 	{"threads", func(s *server) {
 		thread := s.do("create", "POST", "/threads", object{"metadata": object{"who": "me"}}).(object)["thread_id"].(string)
 		s.do("get", "GET", "/threads/"+thread, nil)
@@ -264,6 +272,9 @@ var known = []difference{
 	{regexp.MustCompile(`cancel: (cancel|again) status$`), "who cancels a run gets it, as of other servers"},
 	{regexp.MustCompile(`made states: history\[\]\.metadata\.graph_id$`), "what a thread says of its assistant holds for its states"},
 	{regexp.MustCompile(`store: no value status$`), "an item that is none is refused with 422, whatever is wrong with it"},
+	{regexp.MustCompile(`webhook: .*\.kwargs\.webhook$`), "each is told another URL"},
+	{regexp.MustCompile(`posted run\.values\.messages`), "there they are written as objects of JavaScript, here as everywhere else and as Python's server has them"},
+	{regexp.MustCompile(`posted run\.error$`), "errors have words of their own"},
 	{regexp.MustCompile(`copy\.metadata\.thread_id$`), "a copy's metadata are those of the thread"},
 }
 

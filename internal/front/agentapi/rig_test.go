@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/llm"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +72,8 @@ func (r *rig) start(root bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := agent.New(agent.Config{Store: db, Journals: journals, Models: r, Hands: r, Returning: r.returns, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100}})
+	hooks := webhook.New(webhook.Config{Store: db, Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s := agent.New(agent.Config{Webhooks: hooks, Describe: agentapi.DescribeRunEnd, Store: db, Journals: journals, Models: r, Hands: r, Returning: r.returns, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100}})
 	life, drain := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.DiscardHandler)
 	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register(nil, s.Threads().Ended),
@@ -79,14 +82,15 @@ func (r *rig) start(root bool) {
 		Access: func(*http.Request) front.Access { return front.Token }, Log: log, Metrics: telemetry.NewMetrics("test"), Error: api.Error,
 	}, api))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error)
+	done, sent := make(chan error), make(chan error)
 	go func() { done <- s.Run(ctx) }()
+	go func() { sent <- hooks.Run(ctx) }()
 	r.url = server.URL
 	r.stop = sync.OnceFunc(func() {
 		drain()
 		server.Close()
 		cancel()
-		if err := errors.Join(<-done, journals.Close(), db.Close()); err != nil {
+		if err := errors.Join(<-done, <-sent, journals.Close(), db.Close()); err != nil {
 			t.Error(err)
 		}
 	})

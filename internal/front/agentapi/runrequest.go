@@ -32,7 +32,7 @@ type RunCreate struct {
 	OnCompletion      string                `json:"on_completion,omitempty" doc:"Of a run without a thread: keep, or delete, which is the default"`
 	IfNotExists       string                `json:"if_not_exists,omitempty" doc:"create makes the thread; reject is the default"`
 	AfterSeconds      float64               `json:"after_seconds,omitempty"`
-	Webhook           string                `json:"webhook,omitempty"`
+	Webhook           string                `json:"webhook,omitempty" doc:"An http or https URL that the run's end is posted to"`
 }
 
 // RunConfig is how a run is done.
@@ -69,8 +69,6 @@ func (c *RunCreate) check() error {
 		return unprocessable(errs.E(errs.Invalid, "assistant_id is missing").Hint("the graph's own assistant is %q", conversation.Graph))
 	case c.AfterSeconds > 0:
 		return unprocessable(errs.E(errs.Invalid, "after_seconds: runs begin at once"))
-	case c.Webhook != "":
-		return unprocessable(errs.E(errs.Invalid, "webhook: nobody is called when a run ends").Hint("follow the run, or wait for it"))
 	case c.Config.RecursionLimit < 0:
 		return errs.E(errs.Invalid, "config.recursion_limit: negative")
 	}
@@ -93,7 +91,7 @@ func (c *RunCreate) run(followed bool) agent.NewRun {
 		Request: conversation.RunRequest{
 			Input: c.Input, Command: c.Command, Checkpoint: at, Tags: c.Config.Tags, RecursionLimit: c.Config.RecursionLimit,
 			Configurable: c.Config.Configurable, Context: c.Context, InterruptBefore: c.InterruptBefore, InterruptAfter: c.InterruptAfter,
-			StreamMode: c.StreamMode, CancelOnLeave: followed && c.cancels(),
+			StreamMode: c.StreamMode, CancelOnLeave: followed && c.cancels(), Webhook: c.Webhook,
 		},
 	}
 }

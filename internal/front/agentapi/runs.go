@@ -62,6 +62,9 @@ func runOf(r conversation.Run, thread string) Run {
 	if conversation.Given(q.Input) {
 		out.Kwargs["input"] = q.Input
 	}
+	if q.Webhook != "" {
+		out.Kwargs["webhook"] = q.Webhook
+	}
 	if q.Command != nil {
 		out.Kwargs["command"] = q.Command
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
 	"syscall"
 	"time"
 
@@ -55,19 +54,7 @@ func (t *transports) close() {
 // publicOnly is asked about each address before it is connected to, after its name
 // was looked up: what the name leads to later does not matter.
 func publicOnly(_ context.Context, _, to string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(to)
-	if err != nil {
-		return addressError{address.Reserved}
-	}
-	c := address.Of(at.Addr())
-	if c == address.Public {
-		own, err := net.InterfaceAddrs()
-		if err != nil {
-			return addressError{address.OwnHost} // it could be one
-		}
-		c = address.OfHost(at.Addr(), own)
-	}
-	if c != address.Public {
+	if c := address.OfDialed(to); c != address.Public {
 		return addressError{c}
 	}
 	return nil

@@ -197,6 +197,23 @@ await assert.rejects(client.threads.get(t5), /404/);
 const stateless = await client.runs.wait(null, "agent", { input: human("cubby-plain") });
 assert.equal(stateless.messages.at(-1).content, "Hello there, this is plain.");
 
+// A webhook.
+const hooked = await new Promise((done, failed) => {
+  const receiver = http.createServer(async (req, res) => {
+    let body = "";
+    for await (const piece of req) body += piece;
+    res.end();
+    receiver.close();
+    done({ headers: req.headers, body: JSON.parse(body) });
+  });
+  receiver.listen(0, "127.0.0.1", () => {
+    client.runs.create(null, "agent", { input: human("cubby-plain"), webhook: `http://127.0.0.1:${receiver.address().port}/hook` }).catch(failed);
+  });
+});
+assert.equal(hooked.body.status, "success");
+assert.equal(hooked.body.values.messages.at(-1).content, "Hello there, this is plain.");
+assert.match(hooked.headers["webhook-signature"], /^v1,/);
+
 // The store.
 const place = ["sdk", version.replace(".", "-"), where ?? "below"];
 await client.store.putItem(place, "/memories/tea.md", { content: ["Ann likes green tea"], n: 1 });

@@ -10,6 +10,7 @@ CREATE TABLE webhook_messages (
     subject TEXT NOT NULL,
     url TEXT NOT NULL,
     body TEXT NOT NULL,
+    bytes BIGINT NOT NULL,
     state TEXT COLLATE "C" NOT NULL,
     attempts BIGINT NOT NULL,
     status BIGINT NOT NULL,
@@ -18,7 +19,7 @@ CREATE TABLE webhook_messages (
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL
 );
-CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id) WHERE state = 'pending';
+CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id, bytes) WHERE state = 'pending';
 CREATE INDEX webhook_messages_of_tenant ON webhook_messages (tenant, created_at DESC, id DESC);
 CREATE INDEX webhook_messages_ended ON webhook_messages (updated_at, id) WHERE state <> 'pending';
 

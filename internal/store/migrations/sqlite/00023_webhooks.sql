@@ -10,6 +10,7 @@ CREATE TABLE webhook_messages (
     subject    TEXT    NOT NULL,
     url        TEXT    NOT NULL,
     body       TEXT    NOT NULL,
+    bytes      INTEGER NOT NULL,
     state      TEXT    NOT NULL,
     attempts   INTEGER NOT NULL,
     status     INTEGER NOT NULL,
@@ -18,7 +19,7 @@ CREATE TABLE webhook_messages (
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 );
-CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id) WHERE state = 'pending';
+CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id, bytes) WHERE state = 'pending';
 CREATE INDEX webhook_messages_of_tenant ON webhook_messages (tenant, created_at DESC, id DESC);
 CREATE INDEX webhook_messages_ended ON webhook_messages (updated_at, id) WHERE state <> 'pending';
 
