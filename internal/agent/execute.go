@@ -241,8 +241,8 @@ func (r patientRecorder) Commit(ctx context.Context, c conversation.Checkpoint, 
 	return made, entries, err
 }
 
-func (r patientRecorder) Pause(ctx context.Context, checkpoint string, tasks []conversation.Task) error {
-	return r.s.patiently(r.run, r.of, "why it waits", func() error { return r.recorder.Pause(ctx, checkpoint, tasks) })
+func (r patientRecorder) Pause(ctx context.Context, c conversation.Checkpoint) error {
+	return r.s.patiently(r.run, r.of, "why it waits", func() error { return r.recorder.Pause(ctx, c) })
 }
 
 // attempts counts the daemons that a run had.
