@@ -3,9 +3,8 @@
 package durability_test
 
 import (
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,8 +98,15 @@ func (d *daemon) traces() []trace {
 			add("loop device", strings.TrimSpace(string(file)))
 		}
 	}
-	sum := sha256.Sum256([]byte(d.dir))
-	cgroup := "cubby-" + hex.EncodeToString(sum[:4])
+	var is struct{ Cgroups string }
+	identity, err := os.ReadFile(filepath.Join(d.dir, "instance.json"))
+	if err == nil {
+		err = json.Unmarshal(identity, &is)
+	}
+	if err != nil || is.Cgroups == "" {
+		d.t.Fatalf("the cgroup of the sandboxes is not known: %s, %v", identity, err)
+	}
+	cgroup := is.Cgroups
 	for _, pattern := range []string{"/sys/fs/cgroup/" + cgroup + "/*", "/sys/fs/cgroup/*/" + cgroup + "/*"} {
 		dirs, _ := filepath.Glob(pattern) // as above
 		for _, dir := range dirs {

@@ -337,7 +337,11 @@ func (b *run) copied(ctx context.Context, w wants, notes string) (disk string, d
 	case w.owner != nil:
 		err = linkTree(notes, from, b.lasting)
 	case w.memory && !b.leavesOut(Memory):
-		err = linkTree(notes, from, func(string) bool { return true })
+		const kept = "memory"
+		err = linkTree(notes, from, func(name string) bool { return name == kept })
+		if _, gone := os.Lstat(filepath.Join(notes, kept)); err == nil && gone != nil {
+			err = errs.E(errs.NotFound, "the snapshot is just being removed").Because(gone)
+		}
 	}
 	if err != nil {
 		done()
