@@ -3,6 +3,7 @@ package take
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -231,7 +232,7 @@ func TestBadBackups(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := taker.Backup(t.Context(), &out, tt.without); errs.KindOf(err) != tt.want || out.Len() > 0 {
+		if err := taker.Backup(t.Context(), &out, tt.without); !errors.Is(err, tt.want) || out.Len() > 0 {
 			t.Errorf("server %v without %v: %v and %d bytes, want %v", tt.server, tt.without, err, out.Len(), tt.want)
 		}
 	}
