@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/store/postgrestest"
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
@@ -152,4 +153,33 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 			t.Errorf("%s left %v, %v", name, left, err)
 		}
 	}
+}
+
+// TestABackupWithoutAServersDatabase: the database is on a server, and is backed up there.
+func TestABackupWithoutAServersDatabase(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(harness.TempDir(t), "backup.tar")
+	database := postgrestest.New(t)
+	h := newReal(t, harness.Options{Database: database})
+	twin := newReal(t, harness.Options{Database: database, Dir: filepath.Join(harness.TempDir(t), "restored")})
+	h.MustStart()
+	asks(t, http.StatusCreated, "POST", h.URL+"/v1/sandboxes", `{"id":"a","isolation":"container"}`)
+	asks(t, http.StatusOK, "PUT", h.URL+"/v1/sandboxes/a/files?path=/workspace/kept", "0123456789")
+	if out, err := cubby(t, h, "backup", file); err == nil || !strings.Contains(out, "--without database") {
+		t.Errorf("a backup with the database: %v, %s", err, out)
+	}
+	if out, err := cubby(t, h, "backup", "--without", "database", file); err != nil {
+		t.Fatalf("backup: %v: %s", err, out)
+	}
+	asks(t, http.StatusOK, "POST", h.URL+"/v1/sandboxes/a/stop", "")
+	if err := h.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cubby(t, h, "restore", "--data-dir", twin.Dir, file); err != nil {
+		t.Fatalf("restore: %v: %s", err, out)
+	}
+	twin.MustStart()
+	twin.WaitReady()
+	asks(t, http.StatusOK, "POST", twin.URL+"/v1/sandboxes/a/start", "")
+	same(t, "a", stdoutOf(t, twin.URL, "a", "cat /workspace/kept"), "0123456789")
 }
