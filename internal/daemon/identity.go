@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/instance"
@@ -26,10 +28,14 @@ func (d *Daemon) identify(dirs dirs) (instance.Instance, error) {
 		return is, err
 	}
 	claim, err := is.Claim(instance.Registry, dirs.data, func() (bool, error) { return oci.Runs(is.Cgroups) })
-	if err != nil {
+	switch {
+	case err == nil:
+		d.closers = append(d.closers, claim)
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS):
+		d.log.Warn("a copy of the data directory that is in use on this host would not be noticed", "err", err)
+	default:
 		return is, err
 	}
-	d.closers = append(d.closers, claim)
 	// A copy that was made before directories had an identity.
 	switch uid, err := oci.RunsElsewhere(dirs.state, is.Cgroups); {
 	case err != nil:
