@@ -286,6 +286,10 @@ func TestWhatIsAcknowledgedOutlivesAFullHost(t *testing.T) {
 				if _, err := c.Stop(ctx, b.ID, 0); err != nil {
 					t.Fatal(err)
 				}
+				eventually(t, time.Minute, "the disk is unmounted", func() bool {
+					found, err := filepath.Glob(filepath.Join(h.Dir, "disks", "*", "mnt", "workspace", "[pw]0"))
+					return err == nil && len(found) == 0
+				})
 				eventually(t, time.Minute, "the host is known to have room", func() bool {
 					_, err := c.Start(ctx, b.ID)
 					if err != nil && !errors.Is(err, api.Capacity) {
