@@ -90,7 +90,7 @@ func TestFsyncTellsOfAFailedDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, time.Minute, "the files are written", func() bool { return len(said(t, p)) > 0 })
-			shutDown(t, d)
+			shutDown(t, diskOf(t, d, "a"))
 			if _, err := c.Exec(ctx, b.ID, api.ExecOptions{Argv: []string{"/usr/bin/touch", "/dev/shm/go"}, Cwd: "/", User: "root"}); err != nil {
 				t.Fatal(err)
 			}
@@ -139,15 +139,21 @@ func said(t *testing.T, p *api.Process) []string {
 	return strings.FieldsFunc(x.Stdout, func(r rune) bool { return r == '\n' })
 }
 
-// shutDown fails the disk of the one sandbox that has the file "a": what was not written
-// to it is lost, and each write from then on fails.
-func shutDown(t *testing.T, d *harness.Daemon) {
+// diskOf is where the disk of the one sandbox is mounted that has a file of that name.
+func diskOf(t *testing.T, d *harness.Daemon, name string) (mnt string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(d.Dir, "disks", "*", "mnt", "workspace", "a"))
+	found, err := filepath.Glob(filepath.Join(d.Dir, "disks", "*", "mnt", "workspace", name))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the sandbox's disk is among %v, %v", found, err)
 	}
-	f, err := os.Open(found[0])
+	return filepath.Dir(filepath.Dir(found[0]))
+}
+
+// shutDown fails a disk: what was not written to it is lost, and each write from then on
+// fails.
+func shutDown(t *testing.T, mnt string) {
+	t.Helper()
+	f, err := os.Open(mnt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +163,23 @@ func shutDown(t *testing.T, d *harness.Daemon) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), 0x8004587d, uintptr(unsafe.Pointer(&how))); errno != 0 {
 		t.Fatal(errno)
 	}
+}
+
+// restart stops a sandbox and starts it when its disk is gone and the host is known to
+// have room.
+func restart(t *testing.T, c *api.Client, id, mnt string) {
+	t.Helper()
+	if _, err := c.Stop(t.Context(), id, 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the disk is unmounted", func() bool { return len(harness.MountsBelow(filepath.Dir(mnt))) == 0 })
+	eventually(t, time.Minute, "the sandbox starts", func() bool {
+		_, err := c.Start(t.Context(), id)
+		if err != nil && !errors.Is(err, api.Capacity) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 // fillUp takes all the room that there is at once.
@@ -282,21 +305,12 @@ func TestWhatIsAcknowledgedOutlivesAFullHost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				names := tt.write(t, h, c, b.ID)
-				if _, err := c.Stop(ctx, b.ID, 0); err != nil {
+				if _, err := c.Files(b.ID).Write(ctx, "here", strings.NewReader(""), api.WriteOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, time.Minute, "the disk is unmounted", func() bool {
-					found, err := filepath.Glob(filepath.Join(h.Dir, "disks", "*", "mnt", "workspace", "[pw]0"))
-					return err == nil && len(found) == 0
-				})
-				eventually(t, time.Minute, "the host is known to have room", func() bool {
-					_, err := c.Start(ctx, b.ID)
-					if err != nil && !errors.Is(err, api.Capacity) {
-						t.Fatal(err)
-					}
-					return err == nil
-				})
+				mnt := diskOf(t, h.Daemon, "here")
+				names := tt.write(t, h, c, b.ID)
+				restart(t, c, b.ID, mnt)
 				x, err := c.Exec(ctx, b.ID, api.ExecOptions{Argv: append([]string{"python3", "-c", lost}, names...), User: "root"})
 				if err != nil || x.Stdout != "" || x.Stderr != "" {
 					t.Errorf("of %d files that were acknowledged these are lost: %s%s %v", len(names), x.Stdout, x.Stderr, err)
@@ -323,7 +337,7 @@ func TestASleepTellsOfAFailedDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the file is written", func() bool { return len(said(t, p)) > 0 })
-	shutDown(t, d)
+	shutDown(t, diskOf(t, d, "a"))
 	if s, err := c.Sleep(ctx, b.ID, true); err == nil {
 		t.Errorf("it sleeps: %+v", s)
 	} else {
