@@ -9,8 +9,8 @@ import (
 )
 
 // TestNoSignalEndsTheGuest: whoever runs inside can send PID 1 and its threads every signal
-// there is, and say of it what only the kernel says of a fault. The agent goes on, and is
-// the one that it was.
+// there is, say of it what only the kernel says of a fault, and set their resource limits to
+// nothing. The agent goes on.
 func TestNoSignalEndsTheGuest(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.runtime, func(t *testing.T) {
@@ -23,6 +23,10 @@ func TestNoSignalEndsTheGuest(t *testing.T) {
 				t.Logf("as %s %d were not refused", user, sent)
 				r.alive()
 				r.phase(driver.PhaseRunning)
+			}
+			// What keeps the agent's limits from others is the agent's alone.
+			if out, _ := r.exec("root", "grep Gid /proc/self/status"); out != "Gid:\t0\t0\t0\t0\n" {
+				t.Errorf("root's groups are %q", out)
 			}
 		})
 	}

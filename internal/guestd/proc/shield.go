@@ -5,17 +5,18 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// In a container a process of the same user can set PID 1's resource limits to nothing. The
-// shield is a seccomp filter that the agent puts on itself before the first command
-// and that all commands inherit: a few system calls are refused when they name one
-// of the agent's threads. It saves users from an accident; whoever finds a thread
-// that was made later harms nobody but himself. In gVisor, where the same user can
-// kill PID 1 too, its kernel is the shield: see cmd/runsc.
+// In a container root could set the agent's resource limits to nothing. The kernel permits
+// that between processes of one user and one group, saved ones included, so the agent has
+// a saved group that is not its other one. Besides there is a seccomp filter that the agent
+// puts on itself before the first command and that all commands inherit: a few system calls are
+// refused when they name one of the threads that the agent has by then. In gVisor, where the
+// same user can kill PID 1 too, its kernel is the shield: see cmd/runsc.
 
 // uncaught are the signals that the Go runtime has no handler for; all others
 // do nothing to the agent.
@@ -47,10 +48,15 @@ func shieldRules() []shieldRule {
 // more of the agent's behind it. Call it once, as PID 1 before the first command.
 // With an error there is no shield.
 func Shield(threads int) error {
+	// A user namespace without the group leaves the filter.
+	alone := syscall.Setresgid(-1, -1, savedGroup)
 	last, err := raiseShield(threads)
 	warmThreads(threads, last)
-	return err
+	return errors.Join(alone, err)
 }
+
+// savedGroup is anything but 0. Commands do not get it: starting one sets all of its groups.
+const savedGroup = 1
 
 // raiseShield installs the filter on every thread; more is how many threads
 // will be made before the first command. Call it once, after the last use of

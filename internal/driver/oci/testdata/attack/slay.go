@@ -14,6 +14,7 @@ const (
 	pidfdSendSignal = 424
 	pidfdOpen       = 434
 	ptraceSeize     = 0x4206
+	rlimitProcesses = 6
 	cloneParent     = 0x8000
 )
 
@@ -80,8 +81,13 @@ func slayBy(sig uintptr) (sent int) {
 		}
 	}
 	fileSends(try, targets, sig)
+	var nothing [2]uint64 // struct rlimit
 	for _, id := range targets {
 		timerSends(try, id, sig)
+		// Not a signal, and as deadly: neither files, nor processes, nor time on a processor.
+		for _, limit := range []uintptr{syscall.RLIMIT_NOFILE, rlimitProcesses, syscall.RLIMIT_CPU} {
+			try(syscall.SYS_PRLIMIT64, id, limit, uintptr(unsafe.Pointer(&nothing)))
+		}
 		try(syscall.SYS_PTRACE, ptraceSeize, id)
 	}
 	// Children of this process's own parent, and orphans of PID 1, which tell of their end
