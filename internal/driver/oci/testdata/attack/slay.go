@@ -93,17 +93,17 @@ func slayBy(sig uintptr) (sent int) {
 	// Children of this process's own parent, and orphans of PID 1, which tell of their end
 	// by the signal.
 	if child := try(syscall.SYS_CLONE, cloneParent|sig); child == 0 {
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	if child := try(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD)); child == 0 {
 		parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
 		if r, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, sig, 0, 0, 0, 0, 0); r == 0 {
 			for now := parent; now == parent; now, _, _ = syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0) {
 				pause := syscall.Timespec{Nsec: 1e6}
-				syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+				_, _, _ = syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 			}
 		}
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	} else if child != ^uintptr(0) {
 		_, _ = syscall.Wait4(int(child), nil, 0, nil)
 	}
