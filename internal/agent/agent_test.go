@@ -86,6 +86,7 @@ type world struct {
 	model   *model
 	choices []agent.Choice
 	ended   []string
+	engaged []string // the threads in which runs go on; guarded by mu
 	unset   bool
 	called  func(ctx context.Context, c loop.Call) loop.Result
 	within  func(thread string) (leave func()) // is told of calls in a thread
@@ -122,7 +123,16 @@ func (*world) Describe(context.Context, string, string) string { return "A test.
 
 func (*world) Instructions(context.Context, string, string) string { return "Be kind." }
 
-func (*world) Engage(context.Context, string) func() { return func() {} }
+func (w *world) Engage(_ context.Context, thread string) func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.engaged = append(w.engaged, thread)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.engaged = slices.Delete(w.engaged, slices.Index(w.engaged, thread), slices.Index(w.engaged, thread)+1)
+	}
+}
 
 func (w *world) End(_ context.Context, thread string) error {
 	w.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,4 +207,22 @@ func TestALongInputWaitsInTheDatabase(t *testing.T) {
 	if _, said := wait(t, s, thread, run); len(said) == 0 || said[len(said)-1] != "ai:said "+long {
 		t.Errorf("the model was asked less than the input: %.100q", said)
 	}
+}
+
+// TestARunKeepsThePlacesOfItsThread as long as it goes on, also while the model thinks.
+func TestARunKeepsThePlacesOfItsThread(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	engaged := func() []string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.Clone(w.engaged)
+	}
+	run := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	equal(t, "while it goes on", engaged(), []string{thread})
+	close(w.model.release)
+	wait(t, s, thread, run)
+	until(t, func() bool { return len(engaged()) == 0 })
 }
