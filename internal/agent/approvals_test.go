@@ -306,8 +306,8 @@ func values(text, id string) json.RawMessage {
 func TestANewInputLeavesTheCallUndone(t *testing.T) {
 	t.Parallel()
 	for _, m := range []conversation.Multitask{"", conversation.MultitaskReject, conversation.MultitaskInterrupt, conversation.MultitaskRollback, conversation.MultitaskEnqueue} {
-		s, thread, calls, restart := asking(t, onRun)
-		s = restart()
+		_, thread, calls, restart := asking(t, onRun)
+		s := restart()
 		n := says("on")
 		n.Multitask = m
 		_, said := do(t, s, thread, n)

@@ -79,7 +79,7 @@ func (p *path) UnmarshalJSON(data []byte) error {
 
 // in is what the path leads to; null: nothing.
 func (p path) in(root object) json.RawMessage {
-	at := json.RawMessage(jsonOf(root))
+	at := jsonOf(root)
 	for _, step := range p {
 		switch step := step.(type) {
 		case string:
