@@ -50,6 +50,22 @@ func TestAnswerIsOfOneQuestion(t *testing.T) {
 		}
 		equal(t, "made", b.hands.made, []string{"run{}"})
 	})
+	t.Run("it came before the question was asked", func(t *testing.T) {
+		b := newBench(t, calls("run", `{}`), calls("look", `{}`), says("ok"))
+		b.config.Policy = asks("run", "look")
+		first := b.run(t.Context(), human("go")).Interrupts[0].ID
+		second := b.run(t.Context(), yes).Interrupts[0].ID
+		b.config.Policy = conversation.Policy{} // as of a client that does not say it again
+		for _, came := range []string{first, ""} {
+			ended, err := loop.Run(t.Context(), b.config, loop.Start{RunID: "late", Command: yes.Command, Question: came, State: b.memory.head()})
+			if err != nil || ended.Error != "ValueError" || b.memory.head().Checkpoint.Question() != second {
+				t.Errorf("ended %+v, %v", ended, err)
+			}
+		}
+		equal(t, "made", b.hands.made, []string{"run{}"})
+		b.run(t.Context(), yes)
+		equal(t, "made", b.hands.made, []string{"run{}", "look{}"})
+	})
 	t.Run("an answer by a wrong id", func(t *testing.T) {
 		b := newBench(t, calls("run", `{}`), says("ok"))
 		b.config.Policy = asks("run")
