@@ -196,7 +196,6 @@ func stillAsked(t *testing.T, s *agent.Service, thread string, m *made) {
 // TestWithoutAnAnswerTheQuestionIsAskedAgain: a run that says nothing, and whatever leads
 // to the tools again, ends with the same question as before.
 func TestWithoutAnAnswerTheQuestionIsAskedAgain(t *testing.T) {
-	t.Parallel()
 	replaced := `{"messages":[{"type":"ai","id":"%","content":"","tool_calls":[{"id":"other","name":"run","args":{"c":3}}]}]}`
 	for name, do := range map[string]func(t *testing.T, s *agent.Service, thread string){
 		"no input":         func(t *testing.T, s *agent.Service, thread string) { do(t, s, thread, bare("")) },

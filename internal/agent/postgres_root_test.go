@@ -16,20 +16,21 @@ func TestOnPostgreSQL(t *testing.T) {
 	newDatabase = postgrestest.New
 	defer func() { newDatabase = nil }()
 	shared := map[string]func(*testing.T){
-		"TestConversation":                  TestConversation,
-		"TestBranches":                      TestBranches,
-		"TestChangeState":                   TestChangeState,
-		"TestFailedRun":                     TestFailedRun,
-		"TestApproval":                      TestApproval,
-		"TestRunWithoutThread":              TestRunWithoutThread,
-		"TestDeleteEndsAll":                 TestDeleteEndsAll,
-		"TestCancel":                        TestCancel,
-		"TestCanceledInTheQueue":            TestCanceledInTheQueue,
-		"TestRollbackFromAnOlderCheckpoint": TestRollbackFromAnOlderCheckpoint,
-		"TestNextDaemonGoesOn":              TestNextDaemonGoesOn,
-		"TestToolsAreNotRunTwice":           TestToolsAreNotRunTwice,
-		"TestSweepKeepsWhatNobodyBounds":    TestSweepKeepsWhatNobodyBounds,
-		"TestCrowd":                         TestCrowd,
+		"TestConversation":                           TestConversation,
+		"TestBranches":                               TestBranches,
+		"TestChangeState":                            TestChangeState,
+		"TestFailedRun":                              TestFailedRun,
+		"TestApproval":                               TestApproval,
+		"TestRunWithoutThread":                       TestRunWithoutThread,
+		"TestDeleteEndsAll":                          TestDeleteEndsAll,
+		"TestCancel":                                 TestCancel,
+		"TestCanceledInTheQueue":                     TestCanceledInTheQueue,
+		"TestRollbackFromAnOlderCheckpoint":          TestRollbackFromAnOlderCheckpoint,
+		"TestNextDaemonGoesOn":                       TestNextDaemonGoesOn,
+		"TestToolsAreNotRunTwice":                    TestToolsAreNotRunTwice,
+		"TestSweepKeepsWhatNobodyBounds":             TestSweepKeepsWhatNobodyBounds,
+		"TestCrowd":                                  TestCrowd,
+		"TestWithoutAnAnswerTheQuestionIsAskedAgain": TestWithoutAnAnswerTheQuestionIsAskedAgain,
 	}
 	for _, name := range slices.Sorted(maps.Keys(shared)) {
 		t.Run(name, shared[name])
