@@ -97,3 +97,18 @@ func TestSandboxThatAPersonUsesKeepsItsPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestThreadWithARunIsNotEvicted: while the model thinks, a further thread takes the
+// place of one without a run, though that was used later.
+func TestThreadWithARunIsNotEvicted(t *testing.T) {
+	w := newWorld(t, func(c *core.Config) { c.Sandboxes.Threads.MaxActive = 2 })
+	defer w.turn("thinks")()
+	for _, thread := range []string{"thinks", "idle", "new"} {
+		w.thread(thread).good("execute_terminal", object{"command": "true"})
+	}
+	for thread, want := range map[string]int{"thinks": 1, "idle": 0, "new": 1} {
+		if all, err := w.Threads().Sandboxes(w.mine(), thread); err != nil || len(all) != want {
+			t.Errorf("%s has %+v, %v", thread, all, err)
+		}
+	}
+}

@@ -68,6 +68,8 @@ type Acts interface {
 	SandboxesOf(ctx context.Context, tenant, thread string) ([]sandbox.Sandbox, error)
 	// Admits is the error that a create of b would have now for want of room.
 	Admits(b sandbox.Sandbox) error
+	// Engaged reports whether someone works in a thread, also between its commands.
+	Engaged(tenant, thread string) bool
 	// DestroyOnly destroys this incarnation, and not a later one with the same id.
 	// When it is destroyed already that is no error.
 	DestroyOnly(ctx context.Context, b sandbox.Sandbox) error
@@ -199,7 +201,7 @@ func (s *Threads) evict(ctx context.Context, tenant string, threads []store.Thre
 // used last.
 func (s *Threads) isUnused(u *unusedThread) bool {
 	for _, b := range u.sandboxes {
-		if b.State == sandbox.Creating {
+		if b.State == sandbox.Creating || s.cfg.Acts.Engaged(b.Tenant, b.Spec.Thread) {
 			return false
 		}
 		last := b.LastActiveAt
