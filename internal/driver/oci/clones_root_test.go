@@ -37,9 +37,18 @@ func (r *running) restored(name sandbox.UID, files string) *running {
 func TestClonesAreOthers(t *testing.T) {
 	r := start(t, runsc, pythonSpec(t))
 	g := r.guest(t)
-	const seeds = "import random, ssl, os, numpy\nrandom.seed(1); numpy.random.seed(1)"
-	const draws = "random.random(), numpy.random.random(), ssl.RAND_bytes(8).hex()"
-	for _, spec := range []sandbox.ExecSpec{cellOf("python", "python", seeds+"; x = 20; "+draws), cellOf("node", "node", "let x = 20"), cellOf("busy", "python", strings.ReplaceAll(seeds, "(1)", "(2)")+"\n"+draws)} {
+	// Generators in variables drew alike, and no warning said so.
+	const seeds = `import random, ssl, os, numpy
+random.seed(1); numpy.random.seed(1)
+class Own(random.Random):
+    def seed(self, *given): super().seed(os.getpid())
+mine, held = Own(), {"a": [random.Random(1)]}
+rng, old = numpy.random.default_rng(1), numpy.random.RandomState(1)
+philox, odd = numpy.random.Generator(numpy.random.Philox(1)), numpy.random.RandomState(numpy.random.SFC64(1))
+_ = old.randn(), odd.randn(), held["a"][0].gauss(0, 1)`
+	const draws = "random.random(), numpy.random.random(), ssl.RAND_bytes(8).hex(), mine.random(), held['a'][0].gauss(0, 1), held['a'][0].random(), " +
+		"rng.random(), rng.spawn(1)[0].random(), old.randn(), old.rand(), philox.random(), odd.randn()"
+	for _, spec := range []sandbox.ExecSpec{cellOf("python", "python", seeds+"\nx = 20; "+draws), cellOf("node", "node", "let x = 20"), cellOf("busy", "python", strings.ReplaceAll(seeds, "(1)", "(2)")+"\n"+draws)} {
 		if got := g.run(spec); *got.exit.Code != 0 {
 			t.Fatalf("%s: %q", spec.Cell.Code, got.rich)
 		}
@@ -130,7 +139,7 @@ time.sleep(1000)
 			t.Errorf("%s: the command of the parent's session went on", who)
 		}
 		for _, draw := range []string{gc.value("python", "", draws), gc.value("busy", "", draws)} {
-			for _, number := range strings.Split(strings.Trim(draw, "()"), ", ") {
+			for _, number := range strings.FieldsFunc(draw, func(r rune) bool { return strings.ContainsRune("(), \n", r) }) {
 				if other := drawn[number]; other != "" || len(number) < 8 {
 					t.Errorf("%s and %q draw %s", who, other, number)
 				}

@@ -23,7 +23,8 @@ var (
 
 // Identity returns the code that changes the environment of a kernel that runs,
 // and with reseed gives its random generators fresh seeds: of Python the module
-// random, numpy's global one and OpenSSL's, of R its one. It is silent, leaves no
+// random, numpy's global one, OpenSSL's and those of random and numpy that objects
+// hold, of R its one. It is silent, leaves no
 // name behind and fails when a generator cannot be seeded. "": there is none for
 // the language.
 func Identity(language string, changes map[string]kernel.Variable, reseed bool) string {

@@ -31,6 +31,45 @@ def _cubby(changes, reseed):
                 seed()
             except Exception:
                 failed.append(module)
+
+    # Generators that the user made. Methods are those of the modules: a class of the
+    # user's may have others.
+    def fresh(generator):
+        own = type(generator)()
+        try:
+            # With what spawn() makes others of.
+            generator.__setstate__((own.state, own.seed_seq))
+        except Exception:
+            generator.state = own.state
+
+    def forget(state):
+        # The second half of a pair that it drew before; its generator is seeded as
+        # such.
+        own = state.get_state(legacy=False)
+        own["has_gauss"], own["gauss"] = 0, 0.0
+        state.set_state(own)
+
+    seeds = {}
+    if reseed and hasattr(sys.modules.get("random"), "Random"):
+        seeds[sys.modules["random"].Random] = sys.modules["random"].Random.seed
+    if reseed and hasattr(sys.modules.get("numpy.random"), "BitGenerator"):
+        seeds[sys.modules["numpy.random"].BitGenerator] = fresh
+        seeds[sys.modules["numpy.random"].RandomState] = forget
+    if seeds:
+        import gc
+
+        # Of a million objects some have these classes: the classes are fewer.
+        everything = gc.get_objects()
+        classes = {}
+        for one in set(map(type, everything)):
+            for kind, seed in seeds.items():
+                if issubclass(one, kind):
+                    classes[one] = seed
+        for held in [o for o in everything if type(o) in classes]:
+            try:
+                classes[type(held)](held)
+            except Exception:
+                failed.append("a " + type(held).__name__)
     if failed:
         raise RuntimeError("cannot seed " + ", ".join(failed))
 
