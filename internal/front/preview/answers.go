@@ -36,6 +36,12 @@ func (a answers) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
+// Write counts that something of the answer flows.
+func (a answers) Write(p []byte) (int, error) {
+	a.visit.moved.Add(1)
+	return a.ResponseWriter.Write(p)
+}
+
 // Hijack gives the visitor's connection to the proxy.
 func (a answers) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()

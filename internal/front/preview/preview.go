@@ -210,7 +210,7 @@ func (d *Door) forward(w http.ResponseWriter, r *http.Request, v *visit) {
 	defer cancel()
 	v.endless = func() { v.stop = context.AfterFunc(d.cfg.Life, cancel) }
 	defer func() { v.stop() }()
-	defer untilLeft(r, cancel)()
+	defer untilLeft(r, &v.moved, cancel)()
 	d.proxy.ServeHTTP(answers{w, v}, r.WithContext(httptrace.WithClientTrace(ctx, v.trace())))
 }
 
@@ -234,6 +234,7 @@ type visit struct {
 	key   string // of the port, for connections
 	hints int    // of the one goroutine that reads the answer
 	conn  atomic.Pointer[appConn]
+	moved atomic.Int64 // reads of the body, and writes of the answer
 	// endless makes the request end with the daemon: by itself it would go on for
 	// ever. Stop takes that back. Both are called by the request's own goroutine.
 	endless func()
