@@ -16,22 +16,24 @@ const (
 	lookEvery = time.Second
 )
 
-// Watch ends a stream that has only one direction left and leads nowhere: when a
-// side has closed its connection whole, which a copy that waits for the other side
-// does not notice, or when nothing flows for some minutes. A side that leaves would
-// otherwise keep the stream for as long as the other one is silent.
+// Watch ends a stream that leads nowhere: when a side has closed its connection
+// whole, which a copy that waits for the other side does not notice, and when only
+// one direction is left and nothing flows in it for some minutes. A side that leaves
+// would otherwise keep the stream for as long as the other one neither sends nor
+// reads.
 type Watch struct {
 	a, b  net.Conn
 	quiet int              // looks without a byte after which it ends
 	looks <-chan time.Time // nil: every [lookEvery]
-	moved atomic.Int64 // writes
-	half  sync.Once
+	moved atomic.Int64     // writes
+	half  atomic.Bool      // a direction has ended
+	begun sync.Once
 	over  chan struct{}
 	done  sync.WaitGroup
 }
 
-// NewWatch returns a watch over the stream of two connections. It does nothing
-// before [Watch.Half]; end it by [Watch.Stop].
+// NewWatch returns a watch over the stream of two connections. It looks at nothing
+// before a write takes long or [Watch.Half]; end it by [Watch.Stop].
 func NewWatch(a, b net.Conn) *Watch {
 	return &Watch{a: a, b: b, quiet: int(halfOpen / lookEvery), over: make(chan struct{})}
 }
@@ -46,17 +48,24 @@ type watched struct {
 
 func (w watched) Write(p []byte) (int, error) {
 	w.w.moved.Add(1)
+	stuck := time.AfterFunc(lookEvery, w.w.begin)
+	defer stuck.Stop()
 	return w.Writer.Write(p)
 }
 
-// Half says that a direction has ended. Only the first call counts.
+// Half says that a direction has ended.
 func (w *Watch) Half() {
-	w.half.Do(func() { w.done.Go(w.run) })
+	w.half.Store(true)
+	w.begin()
+}
+
+func (w *Watch) begin() {
+	w.begun.Do(func() { w.done.Go(w.run) })
 }
 
 // Stop ends the watch. The connections stay as they are.
 func (w *Watch) Stop() {
-	w.half.Do(func() {})
+	w.begun.Do(func() {})
 	close(w.over)
 	w.done.Wait()
 }
@@ -76,7 +85,7 @@ func (w *Watch) run() {
 		case <-looks:
 		}
 		quiet++
-		if now := w.moved.Load(); now != before {
+		if now := w.moved.Load(); now != before || !w.half.Load() {
 			before, quiet = now, 0
 		}
 		if quiet >= w.quiet || hungUp(w.a, 0) || hungUp(w.b, 0) {
