@@ -41,8 +41,15 @@ type Session struct {
 // maxSessions bounds how many are listed: their states are the guest's to make.
 const maxSessions = 1000
 
-// stateDir is where the states of sessions are.
-const stateDir = sandbox.HomeDir + "/" + session.Dir
+// stateRoots are where the states of sessions are. Those of other users than the
+// sandbox's usual one are seen while it runs.
+func stateRoots(a *access) []string {
+	roots := []string{sandbox.HomeDir + "/" + session.Dir}
+	if a.run != nil {
+		roots = append(roots, "/"+session.OthersDir)
+	}
+	return roots
+}
 
 // Sessions is the session shells of sandboxes: the state that each has saved,
 // and its commands.
@@ -131,18 +138,8 @@ func savedSessions(ctx context.Context, a *access) (map[string]Session, error) {
 // stateDirs gives the directories of sessions, of every user.
 func stateDirs(ctx context.Context, a *access) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for user, err := range a.ListFiles(ctx, stateDir, false) {
-			if errors.Is(err, errs.NotFound) {
-				return
-			}
-			if err != nil {
-				yield("", err)
-				return
-			}
-			if _, err := strconv.ParseUint(path.Base(user.Path), 10, 32); err != nil || user.Type != sandbox.Directory {
-				continue
-			}
-			for f, err := range a.ListFiles(ctx, user.Path, false) {
+		for _, root := range stateRoots(a) {
+			for user, err := range a.ListFiles(ctx, root, false) {
 				if errors.Is(err, errs.NotFound) {
 					break
 				}
@@ -150,15 +147,35 @@ func stateDirs(ctx context.Context, a *access) iter.Seq2[string, error] {
 					yield("", err)
 					return
 				}
-				if f.Type != sandbox.Directory || sandbox.ValidateName("session", path.Base(f.Path)) != nil {
+				if _, err := strconv.ParseUint(path.Base(user.Path), 10, 32); err != nil || user.Type != sandbox.Directory {
 					continue
 				}
-				if !yield(f.Path, nil) {
+				if !sessionsOf(ctx, a, user.Path, yield) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// sessionsOf gives those of one user; false when no more are wanted.
+func sessionsOf(ctx context.Context, a *access, dir string, yield func(string, error) bool) bool {
+	for f, err := range a.ListFiles(ctx, dir, false) {
+		if errors.Is(err, errs.NotFound) {
+			return true
+		}
+		if err != nil {
+			yield("", err)
+			return false
+		}
+		if f.Type != sandbox.Directory || sandbox.ValidateName("session", path.Base(f.Path)) != nil {
+			continue
+		}
+		if !yield(f.Path, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 // Forget removes the state of a session: its next command begins anew.

@@ -20,7 +20,7 @@ func TestFirstSessionsAtOnce(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 8 {
 			group.Go(func() {
-				if dir, note := session.Open(home, fmt.Sprint("s", i), 1000, 1000); dir == "" || note != "" {
+				if dir, note := session.Open(home, session.Dir, fmt.Sprint("s", i), 1000, 1000); dir == "" || note != "" {
 					t.Errorf("Open = %q, %q", dir, note)
 				}
 			})
@@ -36,7 +36,7 @@ func TestDirectoryThatWasNotGivenAway(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(home, session.Dir, "1000"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if dir, note := session.Open(home, "s", 1000, 1000); dir == "" || note != "" {
+	if dir, note := session.Open(home, session.Dir, "s", 1000, 1000); dir == "" || note != "" {
 		t.Errorf("Open = %q, %q", dir, note)
 	}
 }

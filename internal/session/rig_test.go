@@ -63,7 +63,7 @@ func (b *box) prepare(ctx context.Context, s step) *exec.Cmd {
 	if name == "" {
 		name = "main"
 	}
-	dir, note := session.Open(b.home, name, os.Getuid(), os.Getgid())
+	dir, note := session.Open(b.home, session.Dir, name, os.Getuid(), os.Getgid())
 	c := session.Command{
 		Name: name, Shell: s.cmd, Argv: s.argv, Dir: dir, Note: note, Workspace: b.work, Cwd: s.cwd, Base: b.base, Env: s.env,
 	}

@@ -29,11 +29,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is where states are, below the home of the sandbox's usual user: a
-// directory for each uid, in it one for each session, in it File.
+// Dir is where the states of the sandbox's usual user are, below its home, and
+// OthersDir where those of all other users are, below the root: a directory for each
+// uid, in it one for each session, in it File. The usual user can replace every
+// directory of its home, and a state is code that runs as the user whose it is.
 const (
-	Dir  = ".cubby/sessions"
-	File = "state"
+	Dir       = ".cubby/sessions"
+	OthersDir = "var/lib/cubby/sessions"
+	File      = "state"
 )
 
 const (
@@ -112,27 +115,27 @@ func identifier(name string) bool {
 	return name != ""
 }
 
-// Open makes the directory of a session's state for a user, and puts a state
-// aside that must not be restored: the shell says the note. The directory is
-// "" when there can be none. Nothing below home is trusted.
-func Open(home, name string, uid, gid int) (dir, note string) {
-	note, err := open(home, name, uid, gid)
+// Open makes the directory of a session's state for a user, below dir in top, and
+// puts a state aside that must not be restored: the shell says the note. The
+// directory is "" when there can be none. Nothing below top is trusted.
+func Open(top, dir, name string, uid, gid int) (at, note string) {
+	note, err := open(top, dir, name, uid, gid)
 	if err != nil {
 		return "", "its state cannot be kept: " + err.Error()
 	}
-	return filepath.Join(home, Dir, strconv.Itoa(uid), name), note
+	return filepath.Join(top, dir, strconv.Itoa(uid), name), note
 }
 
-func open(home, name string, uid, gid int) (note string, err error) {
-	root, err := os.OpenRoot(home)
+func open(top, dir, name string, uid, gid int) (note string, err error) {
+	root, err := os.OpenRoot(top)
 	if err != nil {
 		return "", plain(err)
 	}
 	defer root.Close()
-	if err := root.MkdirAll(Dir, 0o755); err != nil {
+	if err := root.MkdirAll(dir, 0o755); err != nil {
 		return "", plain(err)
 	}
-	own := filepath.Join(Dir, strconv.Itoa(uid))
+	own := filepath.Join(dir, strconv.Itoa(uid))
 	for _, d := range []string{own, filepath.Join(own, name)} {
 		if err := ownDir(root, d, uid, gid); err != nil {
 			return "", err

@@ -21,7 +21,11 @@ func (c *command) inSession(cfg Config, start *guestv1.ExecStart) error {
 	if cfg.OneUser {
 		uid, gid = os.Geteuid(), os.Getegid()
 	}
-	dir, note := session.Open(cfg.MapPath(sandbox.HomeDir), start.GetSession(), uid, gid)
+	top, below := cfg.MapPath(sandbox.HomeDir), session.Dir
+	if uid != sandbox.UserID && !cfg.OneUser {
+		top, below = cfg.MapPath("/"), session.OthersDir
+	}
+	dir, note := session.Open(top, below, start.GetSession(), uid, gid)
 	in := session.Command{
 		Name: start.GetSession(), Shell: start.GetShell(), Argv: start.GetArgv(),
 		Dir: dir, Note: note, Workspace: cfg.MapPath(workspace),

@@ -56,56 +56,58 @@ while True:
 // the sandbox any more.
 func TestVisitorsThatLeaveGiveTheirConnectionsBack(t *testing.T) {
 	c := client.New(harness.Start(t, harness.Options{}).URL)
-	for _, isolation := range []string{"gvisor", "container"} {
-		t.Run(isolation, func(t *testing.T) {
-			b, err := c.Create(t.Context(), client.CreateOptions{
-				Isolation: isolation, Visibility: "public", Ports: []int{3000},
-				Services: []client.ServiceSpec{{Name: "app", Command: "exec python3 -c '" + silentApp + "'", Port: 3000}},
-			})
-			if err != nil {
-				t.Fatal(err)
+	for name, visit := range map[string]func(app preview, id string) (io.WriteCloser, error){
+		"by a request": func(app preview, _ string) (io.WriteCloser, error) {
+			return app.visit("GET /slow HTTP/1.1\r\nHost: %s\r\n\r\n")
+		},
+		"by a request with a body that the app does not read": func(app preview, _ string) (io.WriteCloser, error) {
+			conn, err := app.visit("POST /slow HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000000\r\n\r\n")
+			if err == nil {
+				go func() { _, _ = conn.Write(make([]byte, 1<<20)) }() // more than is on its way; until it is closed
+				err = conn.(*net.TCPConn).SetLinger(0)                 // its end is not to wait for that
 			}
-			address, err := c.PortURL(t.Context(), b.ID, 3000)
-			if err != nil {
-				t.Fatal(err)
+			return conn, err
+		},
+		"over the API": func(_ preview, id string) (io.WriteCloser, error) {
+			conn, err := c.DialPort(t.Context(), id, 3000)
+			if err == nil {
+				_, err = io.WriteString(conn, "GET /slow HTTP/1.1\r\n\r\n")
 			}
-			app := preview{t, address}
-			for _, v := range []struct {
-				name  string
-				visit func() (io.WriteCloser, error)
-			}{
-				{"by a request", func() (io.WriteCloser, error) { return app.visit("GET /slow HTTP/1.1\r\nHost: %s\r\n\r\n") }},
-				{"by a request with a body that the app does not read", func() (io.WriteCloser, error) {
-					conn, err := app.visit("POST /slow HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000000\r\n\r\n")
-					if err == nil {
-						go func() { _, _ = conn.Write(make([]byte, 1<<20)) }() // more than is on its way; until it is closed
-						err = conn.(*net.TCPConn).SetLinger(0)              // its end is not to wait for that
-					}
-					return conn, err
-				}},
-				{"over the API", func() (io.WriteCloser, error) {
-					conn, err := c.DialPort(t.Context(), b.ID, 3000)
-					if err == nil {
-						_, err = io.WriteString(conn, "GET /slow HTTP/1.1\r\n\r\n")
-					}
-					return conn, err
-				}},
-			} {
+			return conn, err
+		},
+	} {
+		for _, isolation := range []string{"gvisor", "container"} {
+			t.Run(name+" in "+isolation, func(t *testing.T) {
+				b, err := c.Create(t.Context(), client.CreateOptions{
+					Isolation: isolation, Visibility: "public", Ports: []int{3000},
+					Services: []client.ServiceSpec{{Name: "app", Command: "exec python3 -c '" + silentApp + "'", Port: 3000}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				address, err := c.PortURL(t.Context(), b.ID, 3000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				app := preview{t, address}
 				// More than there are connections, and never as many at once.
 				for range 4 {
-					app.visited(v.name, 250, v.visit)
+					app.visited(250, func() (io.WriteCloser, error) { return visit(app, b.ID) })
 				}
-			}
-			if x, err := c.Exec(t.Context(), b.ID, client.Shell("echo here")); err != nil || x.Stdout != "here\n" {
-				t.Errorf("a command afterwards: %v, %q", err, x.Stdout)
-			}
-		})
+				if x, err := c.Exec(t.Context(), b.ID, client.Shell("echo here")); err != nil || x.Stdout != "here\n" {
+					t.Errorf("a command afterwards: %v, %q", err, x.Stdout)
+				}
+				if err := c.Destroy(t.Context(), b.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }
 
 // visited has so many visitors come until the app has met them, and leave. Those that
 // are refused, because others are still leaving, come again.
-func (p preview) visited(name string, n int, visit func() (io.WriteCloser, error)) {
+func (p preview) visited(n int, visit func() (io.WriteCloser, error)) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), harness.Patience)
 	defer cancel()
@@ -118,7 +120,7 @@ func (p preview) visited(name string, n int, visit func() (io.WriteCloser, error
 	before := p.met(ctx)
 	for met := 0; met < n; met = max(0, p.met(ctx)-before) {
 		if ctx.Err() != nil {
-			p.t.Fatalf("%s: of %d visitors the app met %d", name, n, met)
+			p.t.Fatalf("of %d visitors the app met %d", n, met)
 		}
 		come := n - met
 		for range come {
