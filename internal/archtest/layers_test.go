@@ -156,6 +156,7 @@ func places() map[string]place {
 		"internal/tools": {layer: 14, by: []string{"internal/front/mcp", "internal/agent/toolset", "internal/front/displays"}},
 		// Doors and dialects do not know each other.
 		"internal/front/preview":             {layer: 15},
+		"internal/front/rest/problem":        {only: []string{"internal/errs", "internal/front"}, by: []string{"internal/front/rest"}},
 		"internal/front/rest":                {layer: 15},
 		"internal/front/compat/ecs":          {layer: 15, by: []string{"internal/daemon"}},
 		"internal/front/compat/sandboxagent": {layer: 15, by: []string{"internal/daemon"}},

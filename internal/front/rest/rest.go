@@ -17,6 +17,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
+	"github.com/cubbyhq/cubby/internal/front/rest/problem"
 )
 
 // door serves the canonical API.
@@ -31,7 +32,7 @@ func Register(s *httpapi.Server) {
 	d := &door{Server: s}
 	s.OpenAPI.Tags = append(s.OpenAPI.Tags, tags...)
 	d.api = humago.New(s.Mux, apiConfig(s.OpenAPI))
-	d.api.UseMiddleware(strictJSON)
+	d.api.UseMiddleware(problem.Strict)
 
 	d.sandboxRoutes()
 	d.execRoutes()
