@@ -128,7 +128,7 @@ func (p *Previews) holding(ctx context.Context, b sandbox.Sandbox, port int, tok
 		return "", time.Time{}, nil
 	}
 	key, err := p.cfg.Store.LinkKey(ctx, b.UID, nil)
-	if err != nil && !(b.UID == "" && errors.Is(err, errs.NotFound)) {
+	if err != nil && (b.UID != "" || !errors.Is(err, errs.NotFound)) {
 		return "", time.Time{}, err
 	}
 	now, none := p.cfg.Now(), len(key) == 0
