@@ -77,7 +77,7 @@ func (d *door) imageRoutes() {
 		id: "create-image", method: http.MethodPost, path: "/v1/images", tag: "host", status: http.StatusCreated,
 		summary: "Build or pull an image and wait until it is there",
 		description: "With a name alone it builds a built-in recipe; with from, an image with more packages in it; with pull, it fetches one. " +
-			"Packages and commands are carried out in a sandbox. A build goes on when its client leaves; a second one of the same name is a conflict until it has ended. " +
+			"Packages and commands are carried out in a sandbox. A build goes on when its client leaves, a pull ends; a second one of the same name is a conflict until it has ended. " +
 			"The events of a stream are progress, stdout and stderr of the steps, ping, and as the last one image or error. Not for tokens of a tenant.",
 		responses: map[string]*huma.Response{
 			"201": {Description: "Created; a stream begins before it is", Content: orEvents(httpapi.Media("application/json", d.Schema(Image{}, "Image")))},

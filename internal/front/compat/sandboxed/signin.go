@@ -35,7 +35,7 @@ func describeSignIn(s *httpapi.Server) {
 		Parameters: []*huma.Param{parameter("X-Forwarded-Host", "header", "The preview's name."), parameter("X-Forwarded-Uri", "header", "The path and the query.")},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "It may; X-Sandbox-External-User-Id is the sandbox's user where not everybody may see the port"},
-			"302": {Description: "It may not; to auth-redirect-url"}, "401": refused("It may not, or the name is none of a preview"), "404": refused("There is no such sandbox"),
+			"302": {Description: "It may not; to auth-redirect-url"}, "401": refused("It may not, there is no such sandbox, or the name is none of a preview"),
 			"default": refused("An error"),
 		},
 	})
