@@ -1156,7 +1156,7 @@ export interface paths {
         put?: never;
         /**
          * Build or pull an image and wait until it is there
-         * @description With a name alone it builds a built-in recipe; with from, an image with more packages in it; with pull, it fetches one. Packages and commands are carried out in a sandbox. A build goes on when its client leaves; a second one of the same name is a conflict until it has ended. The events of a stream are progress, stdout and stderr of the steps, ping, and as the last one image or error. Not for tokens of a tenant.
+         * @description With a name alone it builds a built-in recipe; with from, an image with more packages in it; with pull, it fetches one. Packages and commands are carried out in a sandbox. A build goes on when its client leaves, a pull ends; a second one of the same name is a conflict until it has ended. The events of a stream are progress, stdout and stderr of the steps, ping, and as the last one image or error. Not for tokens of a tenant.
          */
         post: operations["create-image"];
         delete?: never;
@@ -7640,17 +7640,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It may not, or the name is none of a preview */
+            /** @description It may not, there is no such sandbox, or the name is none of a preview */
             401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SandboxedError"];
-                };
-            };
-            /** @description There is no such sandbox */
-            404: {
                 headers: {
                     [name: string]: unknown;
                 };
