@@ -94,7 +94,10 @@ func TestEveryCallAndFieldHasAnEntry(t *testing.T) {
 
 // TestEveryCapabilityIsNeeded: and has words.
 func TestEveryCapabilityIsNeeded(t *testing.T) {
-	used := map[sandbox.AgentCapability]bool{sandbox.AgentTasks: true} // by core, which runs the agent's program
+	used := map[sandbox.AgentCapability]bool{
+		sandbox.AgentTasks:       true, // by core, which runs the agent's program
+		sandbox.AgentHonestSyncs: true, // by the client, which asks the host where it is missing
+	}
 	for _, table := range []map[string]Need{calls, parameters} {
 		for _, n := range table {
 			used[n.Capability] = true

@@ -88,4 +88,5 @@ var words = map[sandbox.AgentCapability]string{
 	sandbox.AgentSystemArchives:    "archives of the root filesystem",
 	sandbox.AgentTasks:             "tasks of coding agents",
 	sandbox.AgentConditionalWrites: "writes that name what they replace",
+	sandbox.AgentHonestSyncs:       "a kernel that tells of what could not be written",
 }

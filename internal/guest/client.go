@@ -46,6 +46,7 @@ type Client struct {
 	calls     *http.Client // http, for single calls and streams
 	rpc       guestv1connect.GuestServiceClient
 	agent     *capability.Known
+	sync      func(ctx context.Context) error // of [Disk]
 }
 
 // New makes a client over dial, which gives fresh connections to the agent. It
@@ -73,7 +74,7 @@ func NewOnDisk(dial func(ctx context.Context) (net.Conn, error), disk Disk) *Cli
 	}
 	calls, agent := &http.Client{Transport: shortAnswers{trips}, CheckRedirect: h.CheckRedirect}, new(capability.Known)
 	return &Client{
-		dial: dial, transport: t, http: h, calls: calls, agent: agent,
+		dial: dial, transport: t, http: h, calls: calls, agent: agent, sync: disk.Sync,
 		rpc: guestv1connect.NewGuestServiceClient(calls, baseURL,
 			connect.WithAcceptCompression("gzip", nil, nil),
 			connect.WithReadMaxBytes(maxMessage),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Disk says whether writes to the disks of the client's sandbox go through. While
@@ -17,6 +18,20 @@ import (
 type Disk struct {
 	Writable func() error // as far as is known; it is cheap
 	Examine  func() error // after a look; nil when there is nothing to look at
+
+	// Sync is asked after a write where the agent would not learn that it was lost.
+	Sync func(ctx context.Context) error
+}
+
+// synced is whether what the agent has written is on the disk. One whose kernel hides
+// errors of its fsync cannot tell, so the host is asked.
+func (c *Client) synced(ctx context.Context) error {
+	if c.sync == nil || c.Require(ctx, sandbox.AgentHonestSyncs) == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, heldPatience)
+	defer cancel()
+	return c.sync(ctx)
 }
 
 const (

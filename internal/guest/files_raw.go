@@ -122,7 +122,7 @@ func (c *Client) upload(ctx context.Context, path string, q url.Values, r io.Rea
 	}
 	defer res.Body.Close()
 	<-body.done
-	return fileOf(res), nil
+	return fileOf(res), c.synced(ctx)
 }
 
 // raw sends a request and returns an answer of success, or the error.

@@ -36,11 +36,12 @@ const (
 	AgentSystemArchives    AgentCapability = "system-archives"    // the root filesystem as an archive
 	AgentTasks             AgentCapability = "tasks"              // the supervisor of coding agents
 	AgentConditionalWrites AgentCapability = "conditional-writes" // writes that name what they replace
+	AgentHonestSyncs       AgentCapability = "honest-syncs"       // a kernel that tells the agent of what could not be written
 )
 
 var agentCapabilities = []AgentCapability{
 	AgentKernels, AgentContainedPaths, AgentUnkilled, AgentKernelQuestions, AgentIdentity, AgentTimers, AgentPreparedKernels,
-	AgentCopies, AgentPorts, AgentServices, AgentSystemArchives, AgentTasks, AgentConditionalWrites,
+	AgentCopies, AgentPorts, AgentServices, AgentSystemArchives, AgentTasks, AgentConditionalWrites, AgentHonestSyncs,
 }
 
 // AgentCapabilities returns those of the agent of this build, all that there are.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -48,6 +49,9 @@ type Health interface {
 	// Examine is Writable after a look at the disks. Without one, a fault is found
 	// within seconds.
 	Examine(user sandbox.UID) error
+	// Sync writes what the disks of a sandbox have and waits for that. It is
+	// errs.Unavailable when something was lost that no Sync has told of.
+	Sync(ctx context.Context, user sandbox.UID) error
 	// Faults are those that are known and not over.
 	Faults() []Fault
 	// Sever lets the processes of a sandbox end whose own disk is about to be

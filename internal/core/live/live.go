@@ -56,6 +56,8 @@ type Config struct {
 	// Writable says why writes to the disks of a sandbox do not go through, as far
 	// as is known, and Examine after a look; nil when they do.
 	Writable, Examine func(box sandbox.UID) error
+	// Sync writes what the disks of a sandbox have; an error is of something that was lost.
+	Sync func(ctx context.Context, box sandbox.UID) error
 	// Egress is what the proxy is made from; its OnDecision and OnEnd, if any,
 	// hear after this package.
 	Egress egress.Config

@@ -101,6 +101,7 @@ func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 	r.Guest = guest.NewOnDisk(r.dial, guest.Disk{
 		Writable: func() error { return s.cfg.Writable(b.UID) },
 		Examine:  func() error { return s.cfg.Examine(b.UID) },
+		Sync:     func(ctx context.Context) error { return s.cfg.Sync(ctx, b.UID) },
 	})
 
 	s.cfg.Gate.Spawn(func(context.Context) { r.watch() })

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 )
@@ -174,6 +177,30 @@ func (d *Disks) Writable(user sandbox.UID) error {
 func (d *Disks) Examine(user sandbox.UID) error {
 	d.troubles.Note("disks cannot be examined", "", d.examine())
 	return d.Writable(user)
+}
+
+// Sync writes what the disks of a sandbox have and waits for that. Where writers are held
+// the wait goes on behind an end of ctx.
+func (d *Disks) Sync(ctx context.Context, user sandbox.UID) error {
+	for _, uid := range d.uses.disksOf(user) {
+		f, err := os.Open(d.mnt(uid))
+		if err == nil {
+			done := make(chan error, 1)
+			go func() {
+				defer f.Close()
+				done <- unix.Syncfs(int(f.Fd()))
+			}()
+			select {
+			case err = <-done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			return errs.E(errs.Unavailable, "the sandbox's disk could not be written to").Because(err)
+		}
+	}
+	return nil
 }
 
 // severPause is how often Sever looks whether writers are held.

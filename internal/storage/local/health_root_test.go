@@ -247,6 +247,37 @@ func TestReadyDiskThatCannotBeWrittenIsRemoved(t *testing.T) {
 	}
 }
 
+// TestSyncTellsOfWhatAProgramHasNotPassedOn: an fsync has reported the loss, and whoever
+// called it kept that for itself.
+func TestSyncTellsOfWhatAProgramHasNotPassedOn(t *testing.T) {
+	f := newFaultWatch(t)
+	own := mustCreate(t, f.Disks, 32<<20)
+	if _, err := f.Attach(t.Context(), storage.Use{User: own.UID, Own: own.UID}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(own.Dir, "workspace", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := errors.Join(file.Sync(), f.Sync(t.Context(), own.UID)); err != nil {
+		t.Fatal(err)
+	}
+	defer f.fillAtOnce(t)()
+	if _, err := file.Write(make([]byte, 8<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Sync(); err == nil {
+		t.Fatal("the disk has taken it")
+	}
+	if err := f.Sync(t.Context(), own.UID); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Sync = %v, want unavailable", err)
+	}
+	if err := f.Sync(t.Context(), sandbox.NewUID()); err != nil {
+		t.Errorf("Sync of another sandbox = %v", err)
+	}
+}
+
 // TestProcessesOfAFrozenDiskEnd: a writer that waits for room lets its sandbox be
 // removed, and writes nothing more to the disk.
 func TestProcessesOfAFrozenDiskEnd(t *testing.T) {
