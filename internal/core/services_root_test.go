@@ -79,6 +79,41 @@ func TestServicesOfCopiesGoOnAsTheirOwn(t *testing.T) {
 	goesOn("two")
 }
 
+// A sandbox that is rolled back to another one's snapshot, with memory, has the other's
+// services. One that both declare alike goes on and is not started again; of others, what
+// the sandbox does not want ends and what it wants begins.
+func TestRollbackToAnotherSandboxesSnapshotKeepsItsServices(t *testing.T) {
+	w, _ := realWorld(t)
+	web := sandbox.Service{Name: "web", Command: "echo x >> /dev/shm/starts; while :; do sleep 0.05; done"}
+	other := func(does string) sandbox.Service {
+		return sandbox.Service{Name: "other", Command: "echo " + does + " >> /dev/shm/others; exec sleep 1000"}
+	}
+	w.createWith("a", web, other("a"), sandbox.Service{Name: "mine", Command: "exec sleep 1001"})
+	w.createWith("b", web, other("b"))
+	parent := w.inState("a", "web", services.Running)
+	for _, name := range []string{"other", "mine"} {
+		w.inState("a", name, services.Running)
+	}
+	w.inState("b", "web", services.Running)
+	w.keep("a", "point")
+	for range 2 { // and again, to what it is already
+		if _, err := w.Snapshots().Rollback(w.ctx, "b", "point"); err != nil {
+			t.Fatal(err)
+		}
+		st := w.inState("b", "web", services.Running)
+		if st.PID != parent.PID || st.Restarts != 0 {
+			t.Errorf("it is %+v, in the other %+v", st, parent)
+		}
+		w.until("the other service is the sandbox's own", func() bool {
+			r := w.sh("b", "cat /dev/shm/others; ps -eo args | grep -c '^sleep 1001'")
+			return string(r.Stdout) == "a\nb\n0\n"
+		})
+		if r := w.sh("b", "cat /dev/shm/starts"); string(r.Stdout) != "x\n" {
+			t.Errorf("it was started %q", r.Stdout)
+		}
+	}
+}
+
 // The services of a copy run already when it begins, so the bound of its tenant's
 // commands cannot refuse them: they are followed and can be stopped.
 func TestServicesOfCopiesAreKeptBeyondTheTenantsBound(t *testing.T) {

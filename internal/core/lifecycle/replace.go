@@ -176,6 +176,15 @@ func (s *replacing) putTogether(ctx context.Context, b sandbox.Sandbox, files st
 		s.admission.Give(b.UID)
 		return s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: s.rests, Events: []sandbox.Event{done}})
 	}
+	if o := s.how.Origin; o.Run != nil {
+		// A service of the memory that is as the sandbox wants it goes on.
+		if b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
+			spec.Services = sandbox.Revise(o.Snapshot.Spec.Services, spec.Services)
+			return nil
+		}); err != nil {
+			return b, err
+		}
+	}
 	booted, err := s.admission.Turn(ctx)
 	if err != nil {
 		return b, err
