@@ -3,6 +3,8 @@ package core_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 // A sleep of a sandbox that was stopped in the place of a sleep is done already,
@@ -164,5 +167,34 @@ func TestFailedStopInsteadOfASleepRefusesNoUse(t *testing.T) {
 	}
 	if r := w.sh("a", "echo it runs on"); string(r.Stdout) != "it runs on\n" {
 		t.Errorf("it printed %q", r.Stdout)
+	}
+}
+
+// A sleep that the end of the daemon cut off, after the sandbox had been stopped in its
+// place or slept and before the store knew, leaves one that says why it rests.
+func TestSleepThatWasCutOffLeavesAReason(t *testing.T) {
+	for state, stopped := range map[sandbox.State]bool{sandbox.Stopped: true, sandbox.Sleeping: false} {
+		t.Run(string(state), func(t *testing.T) {
+			w := newWorld(t)
+			w.create("a")
+			if stopped {
+				w.faults.SetFail("CanSleep", errs.E(errs.Unsupported, "a container"))
+			}
+			mend := storetest.Break(t, filepath.Join(w.dir, "cubby.db"), "UPDATE OF state ON sandboxes", "NEW.state = '"+string(state)+"'")
+			if _, err := w.Sandboxes().Sleep(w.ctx, "a", false); err == nil {
+				t.Fatal("a sleep that cannot be noted is one")
+			}
+			w.stop()
+			mend()
+			w.driverOfNext()
+			w.open()
+			w.start()
+			if b := w.get("a"); b.State != state || b.Cause != sandbox.CauseInterrupted || !strings.Contains(b.Reason, "the daemon ended while") {
+				t.Errorf("it is %s: %s, %q", b.State, b.Cause, b.Reason)
+			}
+			if r := w.sh("a", "echo on"); string(r.Stdout) != "on\n" {
+				t.Errorf("a use of it: %q", r.Stdout)
+			}
+		})
 	}
 }

@@ -51,3 +51,14 @@ type Why struct {
 	Cause  Cause
 	Reason string // safe to show; "" where the cause says all
 }
+
+// Explains reports whether it says enough of why a sandbox is in a state. One that rests
+// has a reason, unless it was asked for in so many words: of anything else its users are
+// to learn what happened.
+func (w Why) Explains(s State) bool {
+	if s != Stopped && s != Sleeping {
+		return true
+	}
+	asked := w.Cause == CauseRequest || w.Cause == CauseSleep && s == Sleeping
+	return w.Cause != CauseNone && (w.Reason != "" || asked)
+}

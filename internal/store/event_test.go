@@ -133,7 +133,7 @@ func TestWatchEvents(t *testing.T) {
 	if events, err := s.Events(t.Context(), b.UID, 0, 0); err != nil || len(events) != 3 || events[0].Seq+events[1].Seq+events[2].Seq != seq {
 		t.Errorf("Events = %+v, %v, want one with seq %d", events, err, seq)
 	}
-	move(t, s, b.UID, sandbox.Stopped, Change{Events: []sandbox.Event{fact}})
+	move(t, s, b.UID, sandbox.Stopped, Change{Why: asked, Events: []sandbox.Event{fact}})
 	if !told() {
 		t.Error("Move: not told")
 	}

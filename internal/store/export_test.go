@@ -49,7 +49,7 @@ func TestExports(t *testing.T) {
 	}
 
 	wantKind(t, "AddExports of nobody", add(sandbox.NewUID(), file), errs.NotFound)
-	move(t, s, a.UID, sandbox.Stopped, Change{})
+	move(t, s, a.UID, sandbox.Stopped, Change{Why: asked})
 	if n := len(list(a.UID)); n != 2 {
 		t.Errorf("%d exports of a stopped sandbox, want 2", n)
 	}
@@ -78,7 +78,7 @@ func TestThreads(t *testing.T) {
 	in("e", "acme", "")
 	gone := in("f", "acme", "gone")
 	move(t, s, gone.UID, sandbox.Destroyed, Change{})
-	move(t, s, a.UID, sandbox.Stopped, Change{})
+	move(t, s, a.UID, sandbox.Stopped, Change{Why: asked})
 	last := first.Add(time.Hour)
 	if err := s.Touch(t.Context(), a.UID, last); err != nil {
 		t.Fatal(err)

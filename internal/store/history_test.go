@@ -170,7 +170,7 @@ func TestHoldingsOfATenant(t *testing.T) {
 	}
 	a := make("acme", "a", 5<<30)
 	stopped := make("acme", "b", 3<<30)
-	move(t, s, stopped.UID, sandbox.Stopped, Change{})
+	move(t, s, stopped.UID, sandbox.Stopped, Change{Why: asked})
 	failed := make("acme", "c", 1<<40)
 	move(t, s, failed.UID, sandbox.Failed, Change{})
 	make("beta", "d", 1<<40)

@@ -23,7 +23,7 @@ func TestList(t *testing.T) {
 		create(t, s, b)
 		uids = append(uids, b.UID)
 	}
-	move(t, s, uids[0], sandbox.Stopped, Change{})
+	move(t, s, uids[0], sandbox.Stopped, Change{Why: asked})
 	move(t, s, uids[1], sandbox.Failed, Change{})
 	move(t, s, uids[2], sandbox.Destroyed, Change{})
 

@@ -29,8 +29,8 @@ type Change struct {
 
 // Move takes a sandbox to another state, with everything in the Change, in
 // one durable transaction, and returns it as it is then. It is WrongState when
-// State.CanBecome forbids the move, and NotFound when there is no such
-// sandbox. It sets StartedAt, StoppedAt and DestroyedAt. A sandbox that ends
+// State.CanBecome forbids the move, NotFound when there is no such sandbox, and
+// Internal when Why does not explain the state. It sets StartedAt, StoppedAt and DestroyedAt. A sandbox that ends
 // (Failed, Destroyed) loses its handle, its env values, its exports and, when
 // destroyed, its labels: nothing can run it again.
 func (s *Store) Move(ctx context.Context, uid sandbox.UID, to sandbox.State, c Change) (b sandbox.Sandbox, err error) {
@@ -87,6 +87,11 @@ func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandb
 		if b.State != sandbox.Stopped {
 			return errs.E(errs.WrongState, "the sandbox is %s", b.State)
 		}
+		if c.Why != b.Why() { // one of before there were causes keeps what it has
+			if err := explained(c.Why, sandbox.Stopped); err != nil {
+				return err
+			}
+		}
 		b.Cause, b.Reason, b.UpdatedAt = c.Why.Cause, c.Why.Reason, fromMicros(micros(s.now()))
 		if c.Handle != nil {
 			b.Handle = c.Handle
@@ -107,10 +112,21 @@ func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandb
 	return b, nil
 }
 
+// explained refuses a state that nobody would know the reason of.
+func explained(why sandbox.Why, s sandbox.State) error {
+	if !why.Explains(s) {
+		return errs.E(errs.Internal, "a sandbox does not become %s without a reason (cause %q)", s, why.Cause)
+	}
+	return nil
+}
+
 // move is the only statement that changes a state.
 func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbox, error) {
 	if !b.State.CanBecome(to) {
 		return b, errs.E(errs.WrongState, "a sandbox that is %s cannot become %s", b.State, to)
+	}
+	if err := explained(c.Why, to); err != nil {
+		return b, err
 	}
 	at := fromMicros(micros(c.At))
 	from := b.State

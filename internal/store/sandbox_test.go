@@ -203,7 +203,7 @@ func TestPanicInAChange(t *testing.T) {
 		_, err := s.UpdateSpec(t.Context(), b.UID, func(*sandbox.Spec) error { panic("a bug") })
 		t.Errorf("UpdateSpec returned %v", err)
 	}()
-	move(t, s, b.UID, sandbox.Stopped, Change{})
+	move(t, s, b.UID, sandbox.Stopped, Change{Why: asked})
 }
 
 func TestTouchOnlyForward(t *testing.T) {
@@ -221,5 +221,33 @@ func TestTouchOnlyForward(t *testing.T) {
 	}
 	if err := s.Touch(t.Context(), sandbox.NewUID(), later); err != nil {
 		t.Errorf("Touch of an unknown sandbox = %v", err)
+	}
+}
+
+// TestNoSandboxRestsWithoutAReason: a sandbox comes to rest for a reason that its users
+// can be told, whatever the way, or because somebody asked for just that.
+func TestNoSandboxRestsWithoutAReason(t *testing.T) {
+	s, _ := fresh(t)
+	b := create(t, s, box("a"))
+	explained := sandbox.Why{Cause: sandbox.CauseInterrupted, Reason: "it broke off"}
+	for _, to := range []sandbox.State{sandbox.Stopped, sandbox.Sleeping} {
+		for _, why := range []sandbox.Why{{}, {Reason: "only words"}, {Cause: sandbox.CauseInterrupted}, {Cause: sandbox.CauseIdle}, {Cause: sandbox.CauseDied}} {
+			_, err := s.Move(t.Context(), b.UID, to, Change{Why: why})
+			wantKind(t, fmt.Sprintf("Move to %s for %+v", to, why), err, errs.Internal)
+			_, err = s.MoveAll(t.Context(), []Moving{{UID: b.UID, To: to, Change: Change{Why: why}}})
+			wantKind(t, fmt.Sprintf("MoveAll to %s for %+v", to, why), err, errs.Internal)
+		}
+	}
+	if got, err := s.SandboxByUID(t.Context(), b.UID); err != nil || got.State != sandbox.Running {
+		t.Fatalf("it is %s, %v", got.State, err)
+	}
+	move(t, s, b.UID, sandbox.Sleeping, Change{Why: sandbox.Why{Cause: sandbox.CauseSleep}})
+	_, err := s.Move(t.Context(), b.UID, sandbox.Stopped, Change{Why: sandbox.Why{Cause: sandbox.CauseSleep}})
+	wantKind(t, "a stop in the place of a sleep", err, errs.Internal)
+	move(t, s, b.UID, sandbox.Stopped, Change{Why: explained})
+	_, err = s.Restate(t.Context(), b.UID, Change{Why: sandbox.Why{Cause: sandbox.CauseRollback}})
+	wantKind(t, "Restate", err, errs.Internal)
+	if got, err := s.Restate(t.Context(), b.UID, Change{Why: explained, Handle: []byte{}}); err != nil || got.Why() != explained {
+		t.Errorf("Restate = %+v, %v", got.Why(), err)
 	}
 }

@@ -39,7 +39,7 @@ func TestHandlesDoNotStoreEnvInTheClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("SetHandle")
-	if _, err := s.Move(t.Context(), b.UID, sandbox.Stopped, Change{Handle: handle}); err != nil {
+	if _, err := s.Move(t.Context(), b.UID, sandbox.Stopped, Change{Why: asked, Handle: handle}); err != nil {
 		t.Fatal(err)
 	}
 	check("Move")
@@ -80,7 +80,7 @@ func TestServicesAreStoredSealed(t *testing.T) {
 	if err != nil || got.Services["web"] != states["web"] || got.Spec.Services[0].Env["KEY"] != "hush-5be00d21" {
 		t.Errorf("read again it is %+v, %+v, %v", got.Spec.Services, got.Services, err)
 	}
-	if got, err = s.Move(t.Context(), b.UID, sandbox.Stopped, Change{}); err != nil || got.Services != nil || len(got.Spec.Services) != 1 {
+	if got, err = s.Move(t.Context(), b.UID, sandbox.Stopped, Change{Why: asked}); err != nil || got.Services != nil || len(got.Spec.Services) != 1 {
 		t.Errorf("stopped it has %+v, %+v, %v", got.Spec.Services, got.Services, err)
 	}
 	if err := s.SetServices(t.Context(), b.UID, states); !errors.Is(err, errs.WrongState) {

@@ -137,7 +137,7 @@ func TestMoveAll(t *testing.T) {
 	if err != nil || len(moved) != 2 || moved[0].State != sandbox.Running || string(moved[1].Handle) != "h" {
 		t.Fatalf("MoveAll = %+v, %v", moved, err)
 	}
-	_, err = s.MoveAll(t.Context(), []Moving{{UID: a.UID, To: sandbox.Stopped}, {UID: b.UID, To: sandbox.Creating}})
+	_, err = s.MoveAll(t.Context(), []Moving{{UID: a.UID, To: sandbox.Stopped, Change: Change{Why: asked}}, {UID: b.UID, To: sandbox.Creating}})
 	wantKind(t, "MoveAll with a move that is not allowed", err, errs.WrongState)
 	if got, err := s.SandboxByUID(t.Context(), a.UID); err != nil || got.State != sandbox.Running {
 		t.Errorf("after it the first is %s, %v, want running", got.State, err)
@@ -154,7 +154,7 @@ func TestRestate(t *testing.T) {
 	why := Change{Why: sandbox.Why{Cause: sandbox.CauseRollback, Reason: "why"}, Handle: []byte{}}
 	_, err := s.Restate(t.Context(), b.UID, why)
 	wantKind(t, "Restate of one that is being made", err, errs.WrongState)
-	if _, err := s.MoveAll(t.Context(), []Moving{{UID: b.UID, To: sandbox.Running, Change: Change{Handle: []byte("h")}}, {UID: b.UID, To: sandbox.Stopped}}); err != nil {
+	if _, err := s.MoveAll(t.Context(), []Moving{{UID: b.UID, To: sandbox.Running, Change: Change{Handle: []byte("h")}}, {UID: b.UID, To: sandbox.Stopped, Change: Change{Why: asked}}}); err != nil {
 		t.Fatal(err)
 	}
 	why.Events = []sandbox.Event{event.New(b.UID, "ann", event.Rollback{Name: "point"})}

@@ -105,8 +105,14 @@ func create(t testing.TB, s *Store, b sandbox.Sandbox) sandbox.Sandbox {
 	return move(t, s, b.UID, sandbox.Running, Change{})
 }
 
+// asked is why a sandbox rests that is to rest.
+var asked = sandbox.Why{Cause: sandbox.CauseRequest}
+
 func move(t testing.TB, s *Store, uid sandbox.UID, to sandbox.State, c Change) sandbox.Sandbox {
 	t.Helper()
+	if !c.Why.Explains(to) {
+		c.Why = asked
+	}
 	b, err := s.Move(t.Context(), uid, to, c)
 	if err != nil {
 		t.Fatalf("Move to %s: %v", to, err)

@@ -48,7 +48,7 @@ func tour(ctx context.Context, s *Store, id string) []step {
 		return err
 	})
 	add("MoveAll", true, func() error {
-		_, err := s.MoveAll(ctx, []Moving{{UID: b.UID, To: sandbox.Stopped}})
+		_, err := s.MoveAll(ctx, []Moving{{UID: b.UID, To: sandbox.Stopped, Change: Change{Why: asked}}})
 		return err
 	})
 	add("Restate", true, func() error { _, err := s.Restate(ctx, b.UID, Change{Why: sandbox.Why{Reason: "r"}}); return err })

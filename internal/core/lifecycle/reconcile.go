@@ -270,12 +270,12 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
-		why := cmp.Or(owed, interrupted(""))
+		why := cmp.Or(owed, interrupted("the daemon ended while it was stopping the sandbox, or putting it to sleep: its files are kept"))
 		_, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 		return err
 	case repair.Rest:
 		// Its disk stays mounted and its commands stay begun: they go on.
-		_, err := s.asleep(ctx, b, cmp.Or(owed, interrupted("")))
+		_, err := s.asleep(ctx, b, cmp.Or(owed, interrupted("the daemon ended while it was putting the sandbox to sleep")))
 		return err
 	case repair.Rise:
 		return s.rise(ctx, b)

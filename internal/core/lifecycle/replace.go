@@ -156,7 +156,11 @@ func (s *replacing) takeBack(ctx context.Context, was sandbox.Sandbox) bool {
 	if err != nil || seen.Phase != map[sandbox.State]driver.Phase{sandbox.Running: driver.PhaseRunning, sandbox.Sleeping: driver.PhaseAsleep}[was.State] {
 		return false
 	}
-	_, err = s.cfg.Store.Move(ctx, was.UID, was.State, store.Change{Why: was.Why(), Services: s.cfg.On.Services(was)})
+	why := was.Why()
+	if !why.Explains(was.State) {
+		why = sandbox.Why{Cause: sandbox.CauseSleep} // of before there were causes
+	}
+	_, err = s.cfg.Store.Move(ctx, was.UID, was.State, store.Change{Why: why, Services: s.cfg.On.Services(was)})
 	return err == nil
 }
 

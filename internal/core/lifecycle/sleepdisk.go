@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -93,6 +94,6 @@ func (s *reaper) giveUp(ctx context.Context, uid sandbox.UID) error {
 		return err
 	}
 	s.cfg.Log.Info("give up the memory of a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
-	_, err = s.halt(ctx, b, 0, sandbox.Why{Cause: b.Cause, Reason: memoryGivenUp})
+	_, err = s.halt(ctx, b, 0, sandbox.Why{Cause: cmp.Or(b.Cause, sandbox.CauseSleep), Reason: memoryGivenUp})
 	return err
 }
