@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +71,89 @@ func TestAgentOfTheVersionBefore(t *testing.T) {
 			}
 			if e := sh(t, c, "cat /workspace/go"); e.Stdout != "x" {
 				t.Errorf("a command after a stop and a start: %+v", e)
+			}
+			if err := h.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// beforeKernels is a commit whose agents know neither kernels nor what came after them,
+// and announce nothing, and whose gVisor cannot keep a memory.
+const beforeKernels = "b67965b0ab81c62035309ce7b026f7f2c4012026"
+
+// TestOlderProgramsGiveNoFalseSuccess: what the programs of a running sandbox are too old
+// for is refused, and nothing of it happens; they keep running what they can; and a stop
+// and a start make all of it work.
+func TestOlderProgramsGiveNoFalseSuccess(t *testing.T) {
+	before := buildCommit(t, beforeKernels)
+	for _, isolation := range []string{"gvisor", "container"} {
+		t.Run(isolation, func(t *testing.T) {
+			h := newReal(t, harness.Options{Program: before})
+			url, err := h.start(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := clientOf(url)
+			if _, err := c.Create(t.Context(), sdk.CreateOptions{ID: "a", Isolation: isolation}); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.kill(); err != nil {
+				t.Fatal(err)
+			}
+			h.Program = harness.Program(t)
+			if url, err = h.start(nil); err != nil {
+				t.Fatal(err)
+			}
+			c = clientOf(url)
+			acts := map[string]func() error{
+				"cell": func() error {
+					_, err := c.RunCode(t.Context(), "a", sdk.CodeRequest{Code: "print(1)", Language: "python"})
+					return err
+				},
+				"kernels": func() error { _, _, err := c.Kernels(t.Context(), "a"); return err },
+				"ports":   func() error { _, err := c.Ports(t.Context(), "a"); return err },
+			}
+			if isolation == "gvisor" {
+				acts["fork"] = func() error { _, err := c.Fork(t.Context(), "a", 1); return err }
+				acts["snapshot"] = func() error {
+					_, err := c.CreateSnapshot(t.Context(), "a", sdk.SnapshotOptions{Name: "kept", Memory: true})
+					return err
+				}
+				acts["sleep"] = func() error {
+					if _, err := c.Sleep(t.Context(), "a", true); err != nil {
+						return err
+					}
+					_, err := c.Wake(t.Context(), "a")
+					return err
+				}
+			}
+			lasting, err := c.StartExec(t.Context(), "a", sdk.Shell("while [ ! -e /workspace/go ]; do sleep 0.1; done; echo after"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, act := range acts {
+				if err := act(); !errors.Is(err, sdk.Unsupported) || !strings.Contains(err.Error(), "older version") {
+					t.Errorf("%s = %v, want unsupported", name, err)
+				}
+			}
+			if _, err := c.Files("a").Write(t.Context(), "/workspace/go", strings.NewReader("x"), sdk.WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if ended, err := c.Process("a", lasting.Seq).Wait(t.Context()); err != nil || ended.Stdout != "after\n" {
+				t.Errorf("the command that went on: %+v, %v", ended, err)
+			}
+			if _, err := c.Stop(t.Context(), "a", 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Start(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			for name, act := range acts {
+				if err := act(); err != nil {
+					t.Errorf("%s after a stop and a start = %v", name, err)
+				}
 			}
 			if err := h.stop(); err != nil {
 				t.Error(err)
