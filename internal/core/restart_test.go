@@ -272,7 +272,7 @@ func TestInterruptedStop(t *testing.T) {
 	w.start()
 	w.until("it is stopped", func() bool {
 		b, err := w.Sandboxes().Get(w.ctx, "a")
-		return err == nil && b.State == sandbox.Stopped && b.Reason == ""
+		return err == nil && b.State == sandbox.Stopped && strings.Contains(b.Reason, "the daemon ended while")
 	})
 }
 
