@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +13,8 @@ import (
 )
 
 // Disk says whether writes to the disks of the client's sandbox go through. While
-// they do not, no call waits for them: it ends with what these say.
+// they do not, no call waits for them: it ends with what these say. A command is no
+// call: it is held with all that runs in the sandbox, and goes on with it.
 type Disk struct {
 	Writable func() error // as far as is known; it is cheap
 	Examine  func() error // after a look; nil when there is nothing to look at
@@ -35,7 +35,8 @@ func (c *Client) synced(ctx context.Context) error {
 }
 
 const (
-	// heldPatience is how long a call waits for writers that are held.
+	// heldPatience is how long a call waits for writers that are held: readers can
+	// wait behind them.
 	heldPatience = 10 * time.Second
 	heldLook     = time.Second
 )
@@ -55,94 +56,118 @@ func diskBound(t http.RoundTripper, disk Disk) http.RoundTripper {
 }
 
 func (d diskTrips) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !answersOnce(r) {
+	if slices.Contains(unbounded, r.URL.Path) {
 		return d.RoundTripper.RoundTrip(r)
 	}
-	if err := d.disk.Writable(); err != nil && writes(r) {
+	if err := d.disk.Writable(); err != nil && (r.Method == http.MethodPut || slices.Contains(writing, r.URL.Path)) {
 		if r.Body != nil {
 			r.Body.Close()
 		}
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	stop := d.watch(cancel)
-	end := func() { stop(); cancel(nil) }
+	w := &heldWait{writable: d.disk.Writable, cancel: cancel, waiting: true}
+	w.start()
+	body := &boundBody{wait: w, ctx: ctx, caller: r.Context()}
 	res, err := d.RoundTripper.RoundTrip(r.WithContext(ctx))
-	switch {
-	case err != nil:
-		defer end()
-		if r.Context().Err() == nil && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, err
-	case res.StatusCode == http.StatusForbidden || res.StatusCode >= http.StatusInternalServerError:
+	if err != nil {
+		defer w.stop()
+		return nil, body.explain(err)
+	}
+	w.begin(false)
+	if res.StatusCode == http.StatusForbidden || res.StatusCode >= http.StatusInternalServerError {
 		if err := d.disk.Examine(); err != nil {
 			res.Body.Close()
-			end()
+			w.stop()
 			return nil, err
 		}
 	}
-	res.Body = &endingBody{res.Body, end}
+	body.ReadCloser, res.Body = res.Body, body
 	return res, nil
 }
 
-// watch cancels a call with the reason when it has waited for held writers for long
-// enough, until stop.
-func (d diskTrips) watch(cancel context.CancelCauseFunc) (stop func()) {
-	var (
-		mu      sync.Mutex
-		timer   *time.Timer
-		held    time.Duration // guarded by mu
-		stopped bool          // guarded by mu
-	)
-	look := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if stopped {
-			return
-		}
-		err := d.disk.Writable()
-		if held += heldLook; err == nil {
-			held = 0
-		}
-		if held >= heldPatience {
-			cancel(err)
-			return
-		}
-		timer.Reset(heldLook)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(heldLook, look)
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
-		timer.Stop()
-	}
+// unbounded are the calls that last as long as what they tell of.
+var unbounded = []string{guestv1connect.GuestServiceExecProcedure, guestv1connect.GuestServiceWatchProcedure}
+
+// writing are the calls that can do nothing but write to a disk, as every PUT does.
+var writing = []string{
+	guestv1connect.GuestServiceMakeDirProcedure, guestv1connect.GuestServiceRenameProcedure, guestv1connect.GuestServiceRemoveProcedure,
 }
 
-// endingBody ends a call when its answer has been read.
-type endingBody struct {
+// heldWait cancels a call, with the reason, that has waited for the agent for long
+// enough while writers are held.
+type heldWait struct {
+	writable func() error
+	cancel   context.CancelCauseFunc
+
+	mu      sync.Mutex
+	timer   *time.Timer   // guarded by mu
+	held    time.Duration // guarded by mu
+	waiting bool          // for the agent, not for who reads the answer; guarded by mu
+	over    bool          // guarded by mu
+}
+
+// begin says whether the call waits for the agent from now on.
+func (w *heldWait) begin(waiting bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting, w.held = waiting, 0
+}
+
+func (w *heldWait) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(heldLook, w.look)
+}
+
+func (w *heldWait) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	if err := w.writable(); err == nil || !w.waiting {
+		w.held = 0
+	} else if w.held += heldLook; w.held >= heldPatience {
+		w.cancel(err)
+		return
+	}
+	w.timer.Reset(heldLook)
+}
+
+func (w *heldWait) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over = true
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// boundBody is an answer that ends with its call.
+type boundBody struct {
 	io.ReadCloser
 
-	end func()
+	wait   *heldWait
+	ctx    context.Context //nolint:containedctx // the call's
+	caller context.Context //nolint:containedctx // the caller's, which ends the call's
 }
 
-func (b *endingBody) Close() error {
-	defer b.end()
+func (b *boundBody) Read(p []byte) (int, error) {
+	b.wait.begin(true)
+	n, err := b.ReadCloser.Read(p)
+	b.wait.begin(false)
+	return n, b.explain(err)
+}
+
+func (b *boundBody) Close() error {
+	defer b.wait.stop()
 	return b.ReadCloser.Close()
 }
 
-// answersOnce reports whether a request has one answer that comes when all is done.
-// Others are streams: they may wait for as long as what they tell of.
-func answersOnce(r *http.Request) bool {
-	return r.Method == http.MethodPut || r.Method == http.MethodPost && !strings.HasPrefix(r.Header.Get("Content-Type"), "application/connect+")
-}
-
-// writes reports whether a request can do nothing but write to a disk.
-func writes(r *http.Request) bool {
-	return r.Method == http.MethodPut || slices.Contains([]string{
-		guestv1connect.GuestServiceMakeDirProcedure, guestv1connect.GuestServiceRenameProcedure, guestv1connect.GuestServiceRemoveProcedure,
-	}, r.URL.Path)
+// explain gives the reason for a call that was canceled here.
+func (b *boundBody) explain(err error) error {
+	if err != nil && err != io.EOF && b.caller.Err() == nil && b.ctx.Err() != nil { //nolint:errorlint // the end of a body is io.EOF itself
+		return context.Cause(b.ctx)
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -43,6 +44,10 @@ func fromWire(ctx context.Context, err error) error {
 			return errs.E(errs.Unsupported, "the sandbox's agent does not know this call").
 				Hint("the sandbox was started by an older version: stop and start it").Because(err)
 		}
+	}
+	// Without the request's URL, which has the names of files.
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		err = of.Err
 	}
 	var classified *errs.Error
 	if errors.As(err, &classified) {

@@ -63,6 +63,10 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 		if err := killOthers(ctx, killer, r.Handle, spare); err != nil {
 			return err
 		}
+		// A process that waits for its disk is not ended by a signal.
+		if err := r.s.cfg.Writable(r.UID); errors.Is(err, errs.Exhausted) {
+			return err
+		}
 	}
 	return errs.E(errs.Unavailable, "some processes of the command do not end").
 		Hint("stop the sandbox: that ends all of it")

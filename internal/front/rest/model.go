@@ -38,6 +38,7 @@ type Sandbox struct {
 	GitRemoteURL       string            `json:"git_remote_url,omitempty" doc:"Where tasks are pushed to."`
 	ActiveTaskID       string            `json:"active_task_id,omitempty" doc:"The task that runs, when one sandbox is asked for."`
 	Warnings           []string          `json:"warnings,omitempty" nullable:"false" doc:"What the sandbox has in common with others of its memory and should not, as the state of a program's random generator, and what it lost over that. Only in the answer of a create from a snapshot with memory, and of a rollback to one."`
+	Conditions         []Condition       `json:"conditions,omitempty" nullable:"false" doc:"What keeps the running sandbox from working as it should; absent while nothing does."`
 	CreatedAt          time.Time         `json:"created_at"`
 	UpdatedAt          time.Time         `json:"updated_at"`
 	StartedAt          *time.Time        `json:"started_at,omitempty"`
@@ -46,6 +47,19 @@ type Sandbox struct {
 	IdleAt             *time.Time        `json:"idle_at,omitempty" doc:"When idle_policy comes into force unless somebody uses it before; absent while it does not run, is in use or never idles."`
 	KeptUntil          *time.Time        `json:"kept_until,omitempty" doc:"A keepalive's lease: it does not idle before."`
 	ExpiresAt          *time.Time        `json:"expires_at,omitempty" doc:"When max_lifetime_seconds is over and it is destroyed."`
+}
+
+// Condition is something that keeps a running sandbox from working as it should.
+type Condition struct {
+	Type   string `json:"type" enum:"disk_failed,disk_held" doc:"disk_failed: a disk of it is read-only because writing to the host's disk failed, and is repaired once the host has room, by a restart of the sandbox. disk_held: what writes to its disks waits, because the host's disk is nearly full."`
+	Reason string `json:"reason" doc:"For people, with the remedy."`
+}
+
+func conditionsJSON(all []sandbox.Condition) (out []Condition) {
+	for _, c := range all {
+		out = append(out, Condition{string(c.Type), c.Reason})
+	}
+	return out
 }
 
 // Limits bound what a sandbox can use.
@@ -136,7 +150,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 	s := b.Spec
 	return Sandbox{
 		ID: string(b.ID), TenantID: b.Tenant, SharedFiles: s.SharedFiles, Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
-		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost, Warnings: b.Warnings,
+		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost, Warnings: b.Warnings, Conditions: conditionsJSON(b.Conditions),
 		Runtime: s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...), Services: declaredJSON(s.Services),
