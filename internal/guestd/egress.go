@@ -39,8 +39,8 @@ type egress struct {
 }
 
 // listenEgress takes the ports of the ways out that boot names.
-func listenEgress(cfg Config, up *uplink) (e *egress, err error) {
-	e = &egress{up: up, slots: make(chan struct{}, maxEgress)}
+func listenEgress(cfg Config, up *uplink) (_ *egress, err error) {
+	e := &egress{up: up, slots: make(chan struct{}, maxEgress)}
 	defer func() {
 		if err != nil {
 			for _, d := range e.doors {

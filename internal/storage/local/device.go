@@ -193,6 +193,31 @@ func configure(f *os.File) (*os.File, error) {
 	}
 }
 
+// detachUnused clears the devices with files below the directory that no file system
+// and no program uses, also those whose file was removed.
+func (d *Disks) detachUnused() error {
+	if d.loopErr != nil {
+		return nil
+	}
+	loops, err := loopsBelow(d.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, l := range loops {
+		// The kernel refuses this to a device that is mounted anywhere.
+		dev, err := os.OpenFile("/dev/"+l.name, os.O_RDWR|unix.O_EXCL, 0)
+		if err != nil {
+			continue
+		}
+		if backing, err := backingBelow("/sys/block/"+l.name+"/loop/backing_file", d.cfg.Dir); err == nil && backing != "" {
+			err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0)
+			d.cfg.Log.Info("a loop device that nothing used is detached", "device", l.name, "file", backing, "err", err)
+		}
+		dev.Close()
+	}
+	return nil
+}
+
 // openLoop opens a device whose node may be late, or missing where /dev is not
 // the kernel's own.
 func openLoop(n int) (*os.File, error) {

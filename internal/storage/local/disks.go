@@ -18,7 +18,8 @@
 // the next New sweeps.
 // Loop devices clear themselves when nobody uses them any more, so a daemon
 // that is killed at any point leaves at worst a directory that List names or
-// that the next New sweeps.
+// that the next New sweeps. A device of the directory that is attached all the same,
+// and has no file system mounted, is detached by New.
 package local
 
 import (
@@ -162,7 +163,7 @@ func New(cfg Config) (*Disks, error) {
 	if err := d.openPool(); err != nil {
 		return nil, err
 	}
-	return d, nil
+	return d, d.detachUnused()
 }
 
 // Quota is nil when disks have a hard size on this host, else

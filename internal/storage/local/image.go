@@ -55,8 +55,8 @@ func program(name string) string {
 
 // build makes a disk, formatted and mounted, in a directory of the pool that
 // nobody else knows, and returns it. After an error nothing is left.
-func (d *Disks) build(ctx context.Context, bytes int64, dirs []diskDir) (dir string, err error) {
-	dir, err = os.MkdirTemp(filepath.Join(d.cfg.Dir, poolName), unfinished)
+func (d *Disks) build(ctx context.Context, bytes int64, dirs []diskDir) (_ string, err error) {
+	dir, err := os.MkdirTemp(filepath.Join(d.cfg.Dir, poolName), unfinished)
 	if err != nil {
 		return "", fmt.Errorf("make a disk: %w", err)
 	}

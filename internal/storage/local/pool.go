@@ -44,7 +44,8 @@ func (d *Disks) openPool() error {
 	for _, e := range entries {
 		dir := filepath.Join(d.cfg.Dir, poolName, e.Name())
 		bytes, ok := poolBytes(e.Name())
-		if !ok || d.loopErr != nil {
+		// One whose image was removed is mounted still, and keeps nothing.
+		if _, err := os.Stat(filepath.Join(dir, imageName)); !ok || err != nil || d.loopErr != nil {
 			d.discard(dir)
 			continue
 		}
