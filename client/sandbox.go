@@ -58,6 +58,8 @@ type Sandbox struct {
 	// answers of a [Client.Create] from a snapshot with memory and of a
 	// [Client.Rollback] to one have them.
 	Warnings []string `json:"warnings,omitempty"`
+	// Conditions are what keeps it from working as it should, while it runs.
+	Conditions []Condition `json:"conditions,omitempty"`
 	// SharedFiles: /workspace and /mnt/user-data are on its tenant's disk.
 	SharedFiles  bool       `json:"shared_files,omitempty"`
 	CreatedAt    time.Time  `json:"created_at"`
@@ -72,6 +74,16 @@ type Sandbox struct {
 	KeptUntil *time.Time `json:"kept_until,omitempty"`
 	// ExpiresAt is when it is destroyed because its lifetime is over.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+// Condition is something that keeps a running sandbox from working as it should.
+type Condition struct {
+	// Type is "disk_failed": a disk of it is read-only because writing to the host's
+	// disk failed, until the sandbox is restarted, which happens by itself once the
+	// host has room; or "disk_held": what writes to its disks waits, because the
+	// host's disk is nearly full.
+	Type   string `json:"type"`
+	Reason string `json:"reason"` // for people
 }
 
 // String is short, for logs.

@@ -117,6 +117,8 @@ export interface SandboxInfo {
    * what it lost over that. Only in the answers of a create from a snapshot with memory, and of a rollback to one.
    */
   warnings?: string[];
+  /** What keeps it from working as it should, while it runs. */
+  conditions?: Condition[];
   thread?: string;
   tenantId?: string;
   /** /workspace and /mnt/user-data are on its tenant's disk. */
@@ -130,6 +132,18 @@ export interface SandboxInfo {
   idleAt?: Date;
   keptUntil?: Date;
   expiresAt?: Date;
+}
+
+/** Something that keeps a running sandbox from working as it should. */
+export interface Condition {
+  /**
+   * "disk_failed": a disk of it is read-only because writing to the host's disk failed, until the sandbox is restarted,
+   * which happens by itself once the host has room. "disk_held": what writes to its disks waits, because the host's disk
+   * is nearly full.
+   */
+  type: 'disk_failed' | 'disk_held';
+  /** For people. */
+  reason: string;
 }
 
 /** What a sandbox uses now. */

@@ -71,6 +71,7 @@ export type {
 } from './kernels.js';
 export type {
   AutoWake,
+  Condition,
   EgressConnection,
   EgressDecision,
   ExecResult,

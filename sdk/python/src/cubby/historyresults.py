@@ -19,7 +19,9 @@ __all__ = [
 EventKind = (
     ExecKind
     | Literal[
+        "disk.failed",
         "disk.purged",
+        "disk.repaired",
         "egress.allowed",
         "egress.denied",
         "egress.lent",

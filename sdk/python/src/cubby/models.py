@@ -51,6 +51,7 @@ __all__ = [
     "Archive",
     "AutoWake",
     "Chunk",
+    "Condition",
     "EgressConnection",
     "EgressDecision",
     "EgressRule",
@@ -138,6 +139,21 @@ class Limits(Short):
 
 
 @dataclass(frozen=True, repr=False)
+class Condition(Short):
+    """Something that keeps a running sandbox from working as it should.
+
+    ``type`` is ``disk_failed``: a disk of it is read-only because writing to the host's disk failed, until the sandbox
+    is restarted, which happens by itself once the host has room; or ``disk_held``: what writes to its disks waits,
+    because the host's disk is nearly full. ``reason`` is for people.
+    """
+
+    _shown: ClassVar[Sequence[str]] = ("type", "reason")
+
+    type: Literal["disk_failed", "disk_held"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, repr=False)
 class SandboxInfo(Short):
     """How a sandbox stood when the daemon was asked. Its environment is never reported.
 
@@ -147,7 +163,8 @@ class SandboxInfo(Short):
     that means. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not apply. ``active_task_id`` is
     the task that runs, where the daemon was asked for this sandbox alone. ``warnings`` say what it has in common with
     others of its memory and should not, as the state of a program's random generator, and what it lost over that: after
-    a create from a snapshot with memory, and in the answer of a rollback to one.
+    a create from a snapshot with memory, and in the answer of a rollback to one. ``conditions`` are what keeps it from
+    working as it should, while it runs.
     """
 
     _shown: ClassVar[Sequence[str]] = ("id", "status", "reason", "image", "isolation", "runtime", "tenant_id")
@@ -175,6 +192,7 @@ class SandboxInfo(Short):
     git_remote_url: str = ""
     active_task_id: str = ""
     warnings: list[str] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
     idle_policy: Literal[IdlePolicy, ""] = ""
     idle_timeout_seconds: float = 0.0
     auto_wake: Literal[AutoWake, ""] = ""
