@@ -3126,6 +3126,15 @@ export interface components {
             resume?: unknown;
             update?: unknown;
         };
+        Condition: {
+            /** @description For people, with the remedy. */
+            reason: string;
+            /**
+             * @description disk_failed: a disk of it is read-only because writing to the host's disk failed, and is repaired once the host has room, by a restart of the sandbox. disk_held: what writes to its disks waits, because the host's disk is nearly full.
+             * @enum {string}
+             */
+            type: "disk_failed" | "disk_held";
+        };
         Detail: {
             /**
              * @description What to switch on.
@@ -3361,7 +3370,7 @@ export interface components {
              */
             cursor: number;
             /** @enum {string} */
-            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.lent" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.publish" | "git.pull" | "git.push" | "git.record" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "port.closed" | "port.opened" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed" | "task.restore" | "task.run";
+            kind: "code.run" | "disk.failed" | "disk.purged" | "disk.repaired" | "egress.allowed" | "egress.denied" | "egress.lent" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.publish" | "git.pull" | "git.push" | "git.record" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "port.closed" | "port.opened" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed" | "task.restore" | "task.run";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -4480,6 +4489,8 @@ export interface components {
             active_task_id?: string;
             /** @enum {string} */
             auto_wake: "idle" | "always" | "never";
+            /** @description What keeps the running sandbox from working as it should; absent while nothing does. */
+            conditions?: components["schemas"]["Condition"][];
             /** Format: date-time */
             created_at: string;
             /** @description Packages that it was created with, and the versions asked for. */
