@@ -37,6 +37,7 @@ type Tree struct {
 	chown bool // this process may give files away
 
 	replacing *sync.Mutex // held between the look at what is replaced and that
+	sweeps    *sweeps     // of what writes have left
 }
 
 // Options adapt a Tree to where it works. The zero value is useful.
@@ -75,7 +76,7 @@ func Confined(o Options, mounts ...Mount) *Tree {
 }
 
 func newTree(o Options) *Tree {
-	t := &Tree{guard: o.Guard, owner: o.Owner, chown: os.Geteuid() == 0, replacing: new(sync.Mutex)}
+	t := &Tree{guard: o.Guard, owner: o.Owner, chown: os.Geteuid() == 0, replacing: new(sync.Mutex), sweeps: new(sweeps)}
 	if t.guard == nil {
 		t.guard = func() error { return nil }
 	}

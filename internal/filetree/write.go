@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,6 +77,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if w.Append {
 		return t.appendTo(ctx, name, p, r, w, mode, uid, gid)
 	}
+	t.sweeps.sweep(p.dir, time.Now())
 	tmp, err := newTemp(p.dir)
 	if err != nil {
 		return none, err
