@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -9,9 +10,11 @@ import (
 const (
 	firstPause = time.Minute
 	lastPause  = time.Hour
-	// maxTroubles bounds how many are remembered: what many things meet is logged
-	// for the first of them.
+	// maxTroubles bounds how many are remembered: what more things meet at the same
+	// time is logged for these alone.
 	maxTroubles = 1024
+	// staleAfter is how long one is remembered that was not met again.
+	staleAfter = 2 * lastPause
 )
 
 // Troubles logs errors that a loop meets again and again: each when it begins or
@@ -32,6 +35,7 @@ type trouble struct {
 	next   time.Time // before it is logged again
 	pause  time.Duration
 	unsaid int // times since it was logged
+	met    time.Time
 }
 
 // NewTroubles returns Troubles that are logged as warnings.
@@ -49,12 +53,20 @@ func (t *Troubles) Note(message, subject string, err error) {
 		delete(t.all, key)
 		return
 	}
-	now, seen := t.now(), t.all[key]
-	switch {
-	case seen == nil && len(t.all) >= maxTroubles:
+	now := t.now()
+	if len(t.all) >= maxTroubles {
+		maps.DeleteFunc(t.all, func(_ troubleKey, of *trouble) bool { return now.Sub(of.met) > staleAfter })
+	}
+	seen := t.all[key]
+	if seen == nil && len(t.all) >= maxTroubles {
 		return
+	}
+	if seen != nil {
+		seen.met = now
+	}
+	switch {
 	case seen == nil || seen.err != err.Error():
-		seen = &trouble{err: err.Error(), pause: firstPause}
+		seen = &trouble{err: err.Error(), pause: firstPause, met: now}
 		t.all[key] = seen
 	case now.Before(seen.next):
 		seen.unsaid++

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,10 @@ func TestWarningOfALoopIsBounded(t *testing.T) {
 	if n := lines(); n < 10 || n > 20 {
 		t.Errorf("in ten hours it is logged %d times, want at its begin and after pauses of up to an hour", n)
 	}
+	for i := range 3000 {
+		troubles.Note("it fails", "of many "+strconv.Itoa(i), errors.New("full"))
+	}
+	now = now.Add(3 * time.Hour) // they are not met again
 	for _, tt := range []struct {
 		what string
 		note func()

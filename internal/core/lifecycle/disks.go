@@ -56,8 +56,8 @@ func (s *Reconciler) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, f
 // restDisks unmounts the disks of stopped sandboxes whose files nobody uses any
 // more.
 func (s *reaper) restDisks(ctx context.Context) {
-	if err := s.cfg.Disks.Rest(ctx); err != nil && ctx.Err() == nil {
-		s.cfg.Log.Warn("unmount disks that nobody uses", telemetry.KeyErr, err)
+	if err := s.cfg.Disks.Rest(ctx); ctx.Err() == nil {
+		s.troubles.Note("unmount disks that nobody uses", "", err)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
-	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // memoryShort is said of sandboxes that were put to sleep for others.
@@ -73,8 +72,8 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 		return
 	}
 	free, err := s.admission.Free()
+	s.troubles.Note("measure the host's memory", "", err)
 	if err != nil {
-		s.cfg.Log.Error("measure the host's memory", telemetry.KeyErr, err)
 		return
 	}
 	now := admission.DecideShortage(free, reserve)

@@ -32,6 +32,8 @@ const (
 type reaper struct {
 	*acts
 	places chan struct{}
+	// troubles logs what its turns meet again and again.
+	troubles *telemetry.Troubles
 
 	relieving atomic.Int32 // sandboxes that are being put to sleep for others
 	bounding  atomic.Bool  // somebody looks at what sleepers take of the disk
@@ -44,7 +46,7 @@ type reaper struct {
 
 func newReaper(a *acts) *reaper {
 	return &reaper{
-		acts: a, places: make(chan struct{}, reapAtOnce), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
+		acts: a, places: make(chan struct{}, reapAtOnce), troubles: telemetry.NewTroubles(a.cfg.Log, a.cfg.Now), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
 	}
 }
 
@@ -107,8 +109,8 @@ func (s *reaper) turn(ended func(sandbox.UID, error)) (begun int) {
 		}
 		spawned := s.cfg.Gate.Spawn(func(ctx context.Context) {
 			err := end(ctx)
-			if err != nil && ctx.Err() == nil {
-				s.cfg.Log.Error("reap a sandbox", "why", why, telemetry.KeyUID, uid, telemetry.KeyErr, err)
+			if ctx.Err() == nil {
+				s.troubles.Note("reap a sandbox: "+why, string(uid), err)
 			}
 			s.end(uid, err != nil, s.cfg.Uptime())
 			ended(uid, err)
@@ -146,8 +148,12 @@ func (s *reaper) boundSleepers() {
 	s.debts.slept.Store(false)
 	spawned := s.cfg.Gate.Spawn(func(ctx context.Context) {
 		defer s.bounding.Store(false)
-		if err := s.boundSleepDisk(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("bound what sleepers take of the disk", telemetry.KeyErr, err)
+		err := s.boundSleepDisk(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.troubles.Note("bound what sleepers take of the disk", "", err)
+		if err != nil {
 			s.debts.slept.Store(true)
 		}
 	})
