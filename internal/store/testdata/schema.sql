@@ -316,6 +316,7 @@ CREATE TABLE webhook_messages (
     subject    TEXT    NOT NULL,
     url        TEXT    NOT NULL,
     body       TEXT    NOT NULL,
+    bytes      INTEGER NOT NULL,
     state      TEXT    NOT NULL,
     attempts   INTEGER NOT NULL,
     status     INTEGER NOT NULL,
@@ -413,7 +414,7 @@ CREATE INDEX snapshots_newest ON snapshots (uid) WHERE state = 'ready';
 
 CREATE INDEX snapshots_unready ON snapshots (uid) WHERE state <> 'ready';
 
-CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id) WHERE state = 'pending';
+CREATE INDEX webhook_messages_due ON webhook_messages (tenant, next_at, id, bytes) WHERE state = 'pending';
 
 CREATE INDEX webhook_messages_ended ON webhook_messages (updated_at, id) WHERE state <> 'pending';
 
