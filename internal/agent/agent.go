@@ -109,6 +109,8 @@ type Bounds struct {
 	// Threads are kept of a tenant, for Age since they were used last.
 	Threads int
 	Age     time.Duration
+	// Crons may a tenant have.
+	Crons int
 	// Memory is of the states of runs that go on, in bytes, all together, and again of
 	// the states that are being shown; a tenant has half of it. Who has no room waits.
 	Memory int64
@@ -124,6 +126,8 @@ type Service struct {
 	working *room         // of runs
 	reading *room         // of those who are shown states
 	threads keylock.Locks // by uid: who decides which run goes on
+
+	cronsChanged chan struct{} // has a token when a run of a cron may be due
 
 	*opening
 	ended    chan struct{} // closed when nothing begins any more
@@ -147,7 +151,8 @@ func New(c Config) *Service {
 	return &Service{
 		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
 		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory),
-		opening: newOpening(), ended: make(chan struct{}),
+		cronsChanged: make(chan struct{}, 1),
+		opening:      newOpening(), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}
 }
@@ -167,6 +172,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.takeUp(ctx) {
 		s.open()
 		s.work.Go(s.endAbandoned)
+		s.work.Go(func() { s.runCrons(context.WithoutCancel(ctx)) })
 		s.sweepUntil(ctx)
 	}
 	if s.cfg.Leave != nil {

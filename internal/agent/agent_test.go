@@ -177,7 +177,7 @@ func (w *world) db() string { return filepath.Join(w.dir, "cubby.db") }
 // daemon starts an agent, which stops with the test or by stop.
 func (w *world) daemon() (s *agent.Service, stop func()) {
 	w.t.Helper()
-	db, err := store.Open(w.t.Context(), store.Config{Path: w.db(), URL: w.url})
+	db, err := store.Open(w.t.Context(), store.Config{Path: w.db(), URL: w.url, Now: w.now})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -45,26 +45,8 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if err := s.enter(ctx); err != nil {
 		return none, conversation.Thread{}, err
 	}
-	if n.AssistantID == "" {
-		return none, conversation.Thread{}, errs.E(errs.Invalid, "assistant_id: required").Hint("the graph's own assistant is %q", conversation.Graph)
-	}
-	as, err := s.Assistants().Get(ctx, n.AssistantID)
+	run, as, err := r.prepare(ctx, thread, n)
 	if err != nil {
-		return none, conversation.Thread{}, err
-	}
-	run := conversation.Run{
-		ID: uuid.NewString(), AssistantID: as.ID, Status: conversation.RunPending, Metadata: n.Metadata, Multitask: n.Multitask, Request: n.Request,
-	}
-	if err := complete(&run, as); err != nil {
-		return none, conversation.Thread{}, err
-	}
-	if err := s.checkWebhook(ctx, run.Request.Webhook); err != nil {
-		return none, conversation.Thread{}, err
-	}
-	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
-		return none, conversation.Thread{}, err
-	}
-	if _, err := asksOf(run.Request, s.cfg.Hands.Tools(ctx, thread, said(run.Request, "sandbox_id")).List()); err != nil {
 		return none, conversation.Thread{}, err
 	}
 	t, err := r.threadFor(ctx, thread, &run, n)
@@ -76,6 +58,33 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 		err = errors.Join(err, s.cfg.Store.RemoveConversation(context.WithoutCancel(ctx), t.UID))
 	}
 	return run, t, err
+}
+
+// prepare makes the run that is asked for, and refuses what can be refused beforehand.
+func (r *Runs) prepare(ctx context.Context, thread string, n NewRun) (conversation.Run, conversation.Assistant, error) {
+	var none conversation.Run
+	s := r.s
+	if n.AssistantID == "" {
+		return none, conversation.Assistant{}, errs.E(errs.Invalid, "assistant_id: required").Hint("the graph's own assistant is %q", conversation.Graph)
+	}
+	as, err := s.Assistants().Get(ctx, n.AssistantID)
+	if err != nil {
+		return none, as, err
+	}
+	run := conversation.Run{
+		ID: uuid.NewString(), AssistantID: as.ID, Status: conversation.RunPending, Metadata: n.Metadata, Multitask: n.Multitask, Request: n.Request,
+	}
+	if err := complete(&run, as); err != nil {
+		return none, as, err
+	}
+	if err := s.checkWebhook(ctx, run.Request.Webhook); err != nil {
+		return none, as, err
+	}
+	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
+		return none, as, err
+	}
+	_, err = asksOf(run.Request, s.cfg.Hands.Tools(ctx, thread, said(run.Request, "sandbox_id")).List())
+	return run, as, err
 }
 
 // maxRunMetadata bounds the metadata of a run, which each of its checkpoints has beside

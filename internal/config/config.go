@@ -136,6 +136,7 @@ type Config struct {
 	AgentRunsOf      int           `key:"max-agent-runs-per-tenant" default:"64" usage:"the same of one tenant; 0: no bound"`
 	AgentThreads     int           `key:"max-agent-threads-per-tenant" default:"1000" usage:"conversations with the agent that are kept of a tenant: the longest unused goes first, with its sandboxes; 0: no bound"`
 	AgentThreadAge   time.Duration `key:"agent-thread-retention" default:"0" usage:"how long a conversation that nobody goes on with is kept; 0: for ever"`
+	AgentCrons       int           `key:"max-agent-crons-per-tenant" default:"100" usage:"crons, which begin runs of the agent by the clock, that a tenant may have; 0: no bound"`
 	StoreItems       int           `key:"max-store-items-per-tenant" default:"10000" usage:"items that a tenant may have in the agent's store; 0: no bound"`
 	StoreBytes       Bytes         `key:"max-store-bytes-per-tenant" default:"64MiB" usage:"what they may take together; 0: no bound"`
 

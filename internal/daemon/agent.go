@@ -85,7 +85,7 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 		Hands:  agent.NewSandboxes(d.core, hands, d.log),
 		Bounds: agent.Bounds{
 			Runs: d.cfg.AgentRuns, RunsOfTenant: d.cfg.AgentRunsOf, Threads: d.cfg.AgentThreads, Age: d.cfg.AgentThreadAge, History: d.cfg.HistoryRetention,
-			Memory: int64(d.cfg.MemoryBudget) / 2,
+			Memory: int64(d.cfg.MemoryBudget) / 2, Crons: d.cfg.AgentCrons,
 		},
 	})
 	d.agent.items = items.New(d.store, store.ItemBounds{Items: d.cfg.StoreItems, Bytes: int64(d.cfg.StoreBytes)}, d.agent.service.Room)

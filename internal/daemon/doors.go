@@ -36,7 +36,7 @@ func apis(a agentParts, agentAtRoot bool) []func(*httpapi.Server) {
 		rest.Register, displays.Register, settings.Register(a.settings), webhooks.Register(a.webhooks), sandboxed.Register, ecs.Register,
 		sandboxagent.Register(a.settings, a.service.Threads().Ended),
 		agentapi.Register(agentapi.Config{
-			Assistants: a.service.Assistants(), Threads: a.service.Threads(), Runs: a.service.Runs(), Items: a.items, AtRoot: agentAtRoot,
+			Assistants: a.service.Assistants(), Threads: a.service.Threads(), Runs: a.service.Runs(), Crons: a.service.Crons(), Items: a.items, AtRoot: agentAtRoot,
 		}),
 	}
 }

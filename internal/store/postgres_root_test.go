@@ -96,6 +96,7 @@ var shared = map[string]func(*testing.T){
 	"TestItemsExpire":                            TestItemsExpire,
 	"TestPagesOfItems":                           TestPagesOfItems,
 	"TestVersionsAreBounded":                     TestVersionsAreBounded,
+	"TestCrons":                                  TestCrons,
 	"TestWebhookMessages":                        TestWebhookMessages,
 	"TestRunEndsWithItsMessage":                  TestRunEndsWithItsMessage,
 	"TestWebhookSecrets":                         TestWebhookSecrets,

@@ -167,6 +167,18 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	read("AssistantVersions", func() error { _, err := s.AssistantVersions(ctx, tenant, id, nil); return err })
 	read("AssistantVersion", func() error { _, err := s.AssistantVersion(ctx, tenant, id, 1); return err })
 	add("UseAssistantVersion", true, func() error { _, err := s.UseAssistantVersion(ctx, tenant, id, 1); return err })
+	cron := conversation.Cron{ID: "c" + id, Tenant: tenant, AssistantID: id, Enabled: true, Next: s.now()}
+	add("CreateCron", true, func() error { return s.CreateCron(ctx, cron, 10) })
+	read("Cron", func() error { _, err := s.Cron(ctx, tenant, cron.ID); return err })
+	read("CronIDs", func() error { _, _, err := s.CronIDs(ctx, CronQuery{Tenant: tenant}); return err })
+	read("NextCron", func() error { _, err := s.NextCron(ctx); return err })
+	add("ClaimCron", true, func() error { _, err := s.ClaimCron(ctx, func(*conversation.Cron) {}); return err })
+	add("EndCronClaim", false, func() error { return s.EndCronClaim(ctx, cron) })
+	add("ChangeCron", true, func() error {
+		_, err := s.ChangeCron(ctx, tenant, cron.ID, func(*conversation.Cron) error { return nil })
+		return err
+	})
+	add("RemoveCron", true, func() error { return s.RemoveCron(ctx, tenant, cron.ID) })
 	add("RemoveAssistant", true, func() error { return s.RemoveAssistant(ctx, tenant, id) })
 
 	add("CreateConversation", true, func() error { return s.CreateConversation(ctx, c) })

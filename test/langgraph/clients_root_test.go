@@ -93,7 +93,7 @@ func daemon(t *testing.T, packages string, root bool) string {
 	t.Helper()
 	return daemontest.Start(t, daemontest.Options{
 		Environ: map[string]string{"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": model(t, packages) + "/v1"},
-		Config:  func(c *config.Config) {
+		Config: func(c *config.Config) {
 			c.AgentModel, c.AgentAtRoot, c.WebhookNetworks = "openai/gpt-4o", root, []string{"127.0.0.0/8"}
 		},
 	}).URL

@@ -4,9 +4,7 @@
 // call of the agent and encodes; it knows no rule about threads and runs. Streams are
 // read from the journal of their run as fast as their client takes them.
 //
-// What the platform has and cubby has not, its schedules, is refused in so many words, and
-// so are the fields of requests that would be ignored to somebody's
-// harm.
+// Fields of requests that would be ignored to somebody's harm are refused.
 package agentapi
 
 import (
@@ -27,6 +25,7 @@ type Config struct {
 	Assistants *agent.Assistants
 	Threads    *agent.Threads
 	Runs       *agent.Runs
+	Crons      *agent.Crons
 	Items      *items.Items
 	// AtRoot serves the API at the root too.
 	AtRoot bool

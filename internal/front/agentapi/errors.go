@@ -64,11 +64,3 @@ func refused(err error) error {
 	}
 	return err
 }
-
-// notHere refuses a part of the platform that cubby does not have. The status is none
-// that clients try again.
-func notHere(what, hint string) func(http.ResponseWriter, *http.Request) error {
-	return func(http.ResponseWriter, *http.Request) error {
-		return &answered{errs.E(errs.Unsupported, "cubby has no %s", what).Hint("%s", hint), http.StatusNotFound}
-	}
-}

@@ -73,11 +73,11 @@ func (r *rig) start(root bool) {
 		t.Fatal(err)
 	}
 	hooks := webhook.New(webhook.Config{Store: db, Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	s := agent.New(agent.Config{Webhooks: hooks, Describe: agentapi.DescribeRunEnd, Store: db, Journals: journals, Models: r, Hands: r, Returning: r.returns, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100}})
+	s := agent.New(agent.Config{Webhooks: hooks, Describe: agentapi.DescribeRunEnd, Store: db, Journals: journals, Models: r, Hands: r, Returning: r.returns, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100, Crons: 5}})
 	life, drain := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.DiscardHandler)
 	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register(nil, s.Threads().Ended),
-		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), Items: items.New(db, store.ItemBounds{Items: 50, Bytes: 1 << 20}, s.Room), AtRoot: root}, r.beat))
+		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), Crons: s.Crons(), Items: items.New(db, store.ItemBounds{Items: 50, Bytes: 1 << 20}, s.Room), AtRoot: root}, r.beat))
 	server := httptest.NewServer(front.Handler(front.Config{
 		Access: func(*http.Request) front.Access { return front.Token }, Log: log, Metrics: telemetry.NewMetrics("test"), Error: api.Error,
 	}, api))

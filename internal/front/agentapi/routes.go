@@ -19,8 +19,7 @@ type endpoint struct {
 	serve            httpapi.Handler
 	body, answer     any
 	query            []httpapi.Query
-	status           int  // 200 unless set
-	refused          bool // whatever is asked: it is here to say why
+	status           int // 200 unless set
 }
 
 // streamed is the answer of endpoints that send events, and listOf that of a list.
@@ -54,8 +53,7 @@ var (
 func (d *door) endpoints() []endpoint {
 	const assistant, thread, run = "/assistants/{assistant_id}", "/threads/{thread_id}", "/threads/{thread_id}/runs/{run_id}"
 	free := map[string]any{}
-	crons := notHere("schedule of runs", "begin runs with a scheduler of your own")
-	return slices.Concat(d.itemEndpoints(), []endpoint{
+	return slices.Concat(d.itemEndpoints(), d.cronEndpoints(), []endpoint{
 		{pattern: "GET /info", summary: "What this is", serve: d.info, answer: Info{}},
 		{pattern: "GET /ok", summary: "Whether it is there", serve: d.ok, answer: map[string]bool{}},
 
@@ -104,11 +102,6 @@ func (d *door) endpoints() []endpoint {
 		{pattern: "POST /runs/wait", summary: "Begin a run in a thread of its own, and wait for its state", serve: d.waitRun, body: RunCreate{}, answer: free},
 		{pattern: "POST /runs/batch", summary: "Begin several runs, each in a thread of its own", serve: d.createRuns, body: listOf{RunCreate{}}, answer: listOf{Run{}}},
 		{pattern: "POST /runs/cancel", summary: "Cancel several runs", serve: d.cancelRuns, query: canceling[1:], body: RunsCancel{}, status: http.StatusNoContent},
-
-		{pattern: "POST /runs/crons", summary: "Refused: there are no schedules", serve: crons, refused: true},
-		{pattern: "POST /runs/crons/search", summary: "Refused: there are no schedules", serve: crons, refused: true},
-		{pattern: "DELETE /runs/crons/{cron_id}", summary: "Refused: there are no schedules", serve: crons, refused: true},
-		{pattern: "POST " + thread + "/runs/crons", summary: "Refused: there are no schedules", serve: crons, refused: true},
 	})
 }
 
@@ -130,9 +123,7 @@ func (d *door) routes(prefix, ids string) []httpapi.Route {
 		if e.status == 0 {
 			e.status = http.StatusOK
 		}
-		if !e.refused {
-			route.Answers = map[int]httpapi.Content{e.status: nil}
-		}
+		route.Answers = map[int]httpapi.Content{e.status: nil}
 		if e.answer != nil {
 			route.Answers[e.status] = d.content(e.answer)
 		}
@@ -171,7 +162,7 @@ type Info struct {
 
 func (d *door) info(w http.ResponseWriter, _ *http.Request) error {
 	front.WriteJSON(w, http.StatusOK, Info{telemetry.Version, "cubby", map[string]bool{
-		"assistants": true, "crons": false, "langsmith": false, "langsmith_tracing_replicas": false,
+		"assistants": true, "crons": true, "langsmith": false, "langsmith_tracing_replicas": false,
 	}})
 	return nil
 }

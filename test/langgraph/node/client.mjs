@@ -214,6 +214,19 @@ assert.equal(hooked.body.status, "success");
 assert.equal(hooked.body.values.messages.at(-1).content, "Hello there, this is plain.");
 assert.match(hooked.headers["webhook-signature"], /^v1,/);
 
+// Crons.
+const cron = await client.crons.create("agent", { schedule: "0 9 * * 1-5", input: human("cubby-plain"), metadata: { sdk: version + where } });
+assert.ok(Date.parse(cron.next_run_date) > Date.now());
+const bound = await client.crons.createForThread(copy.thread_id, "agent", { schedule: "@daily", input: human("cubby-plain") });
+assert.equal(bound.thread_id, copy.thread_id);
+assert.deepEqual((await client.crons.search({ threadId: copy.thread_id })).map((c) => c.cron_id), [bound.cron_id]);
+assert.ok((await client.crons.search({ assistantId: cron.assistant_id, limit: 100 })).length >= 2);
+if (client.crons.update) assert.equal((await client.crons.update(cron.cron_id, { schedule: "@hourly", enabled: false })).enabled, false);
+if (client.crons.count) assert.equal(await client.crons.count({ threadId: copy.thread_id }), 1);
+await client.crons.delete(cron.cron_id);
+await client.crons.delete(bound.cron_id);
+await assert.rejects(client.crons.create("agent", { schedule: "often" }), /422.*schedule/);
+
 // The store.
 const place = ["sdk", version.replace(".", "-"), where ?? "below"];
 await client.store.putItem(place, "/memories/tea.md", { content: ["Ann likes green tea"], n: 1 });

@@ -4,6 +4,7 @@ Usage: client.py URL
 """
 
 import asyncio
+import datetime
 import sys
 
 from langgraph_sdk import get_client
@@ -113,6 +114,23 @@ async def main(url):
     assert [v["name"] for v in await client.assistants.get_versions(mine["assistant_id"])] == ["two", "one"]
     assert (await client.assistants.set_latest(mine["assistant_id"], 1))["name"] == "one"
     await client.assistants.delete(mine["assistant_id"])
+
+    # Crons. One begins by itself, within a minute.
+    inbox = (await client.threads.create())["thread_id"]
+    soon = await client.crons.create_for_thread(inbox, "agent", schedule="* * * * *", input=human("cubby-plain"), metadata={"who": "python"}, timezone="Europe/Berlin")
+    end = datetime.datetime(2099, 1, 1, tzinfo=datetime.timezone.utc)
+    alone = await client.crons.create("agent", schedule="0 0 1 1 *", input=human("cubby-plain"), end_time=end, on_run_completed="keep", enabled=False)
+    assert alone["thread_id"] is None and alone["on_run_completed"] == "keep" and alone["end_time"] == "2099-01-01T00:00:00Z", alone
+    assert [c["cron_id"] for c in await client.crons.search(metadata={"who": "python"})] == [soon["cron_id"]]
+    assert await client.crons.count(thread_id=inbox) == 1
+    changed = await client.crons.update(alone["cron_id"], enabled=True, end_time=None, input=human("cubby-again"))
+    assert changed["end_time"] is None and changed["enabled"] and "cubby-again" in str(changed["payload"]), changed
+    await client.crons.delete(alone["cron_id"])
+    while not (began := (await client.crons.search(thread_id=inbox))[0])["last_run_id"]:
+        await asyncio.sleep(1)
+    assert (await client.runs.join(inbox, began["last_run_id"]))["messages"][-1]["content"] == "Hello there, this is plain."
+    await client.threads.delete(inbox)
+    assert await client.crons.count(thread_id=inbox) == 0
 
     # As deepagents keeps its files: one item each, listed page by page.
     files = ("python", "filesystem")
