@@ -242,7 +242,7 @@ var known = []difference{
 	{regexp.MustCompile(`messages\[\]\.(metadata|artifact)$`), "there the results of tools have fields that are empty"},
 	{regexp.MustCompile(`state_updated_at$`), "there it is missing"},
 	{regexp.MustCompile(`recursion_limit$`), "here there is no limit of steps unless a request sets one"},
-	{regexp.MustCompile(`info\.(version|context|langgraph_js_version|flags\.langsmith_tracing_replicas)$`), "it is another server"},
+	{regexp.MustCompile(`info\.(version|context|langgraph_js_version|flags\.(crons|langsmith_tracing_replicas))$`), "it is another server"},
 	{regexp.MustCompile(`graph\.nodes\[\]\.data\.(id\[\]|name)$`), "there the node is of a class of JavaScript"},
 	{regexp.MustCompile(`threads: \w+(\[\])?\.(values|interrupts)$|(busy|run|thread|copy)\.(values|interrupts)$`), "what a thread has none of is null or empty, and there it is missing"},
 	{regexp.MustCompile(`interrupts\.ID$`), "a task that asks nothing is not in the list of interrupts"},
