@@ -191,7 +191,7 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 // become makes the note of what was kept that of a sandbox to be restored.
 func (n *note) become(spec driver.Spec) error {
 	other := noteOf(spec)
-	sameImage := n.Image == other.Image || n.Image == "" && n.Rootfs == other.Rootfs
+	sameImage := n.Image != "" && n.Image == other.Image || n.Image == "" && n.Rootfs == other.Rootfs
 	if n.Isolation != other.Isolation || n.Limits != other.Limits || !sameImage || len(n.Volumes) != len(other.Volumes) {
 		return errs.E(errs.Invalid, "a restored sandbox has the isolation, limits, image and volumes of its snapshot")
 	}

@@ -47,12 +47,12 @@ func HideAll(t testing.TB, path string) (mend func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	rows, err := db.Query(`SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'goose_%' ORDER BY name`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	hide, show := "BEGIN IMMEDIATE;", "BEGIN IMMEDIATE;"
 	for rows.Next() {
 		var name string
