@@ -173,8 +173,11 @@ func restart(t *testing.T, c *api.Client, id, mnt string) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the disk is unmounted", func() bool { return len(harness.MountsBelow(filepath.Dir(mnt))) == 0 })
-	eventually(t, time.Minute, "the sandbox starts", func() bool {
+	eventually(t, time.Minute, "the sandbox works", func() bool {
 		_, err := c.Start(t.Context(), id)
+		if err == nil {
+			_, err = c.Exec(t.Context(), id, api.ExecOptions{Argv: []string{"true"}})
+		}
 		if err != nil && !errors.Is(err, api.Capacity) {
 			t.Fatal(err)
 		}
