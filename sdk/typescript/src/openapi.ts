@@ -100,7 +100,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Choose a version: the newest is kept */
+        /** Choose the version that is used */
         post: operations["langgraph-post-assistants-assistant-id-latest"];
         delete?: never;
         options?: never;
@@ -168,7 +168,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** List versions: the newest is kept */
+        /** List versions, newest first */
         post: operations["langgraph-post-assistants-assistant-id-versions"];
         delete?: never;
         options?: never;
@@ -261,6 +261,76 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/agent/runs/crons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make a cron, each of whose runs has a thread of its own */
+        post: operations["langgraph-post-runs-crons"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/runs/crons/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Count crons */
+        post: operations["langgraph-post-runs-crons-count"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/runs/crons/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List crons */
+        post: operations["langgraph-post-runs-crons-search"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/runs/crons/{cron_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show a cron */
+        get: operations["langgraph-get-runs-crons-cron-id"];
+        put?: never;
+        post?: never;
+        /** Remove a cron; a run that goes on stays */
+        delete: operations["langgraph-delete-runs-crons-cron-id"];
+        options?: never;
+        head?: never;
+        /** Change a cron */
+        patch: operations["langgraph-patch-runs-crons-cron-id"];
+        trace?: never;
+    };
     "/agent/runs/stream": {
         parameters: {
             query?: never;
@@ -289,6 +359,59 @@ export interface paths {
         put?: never;
         /** Begin a run in a thread of its own, and wait for its state */
         post: operations["langgraph-post-runs-wait"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/store/items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show an item; null when there is none */
+        get: operations["langgraph-get-store-items"];
+        /** Store an item */
+        put: operations["langgraph-put-store-items"];
+        post?: never;
+        /** Remove an item */
+        delete: operations["langgraph-delete-store-items"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/store/items/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Search items below a namespace */
+        post: operations["langgraph-post-store-items-search"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/store/namespaces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List namespaces */
+        post: operations["langgraph-post-store-namespaces"];
         delete?: never;
         options?: never;
         head?: never;
@@ -463,6 +586,23 @@ export interface paths {
         put?: never;
         /** Begin a run */
         post: operations["langgraph-post-threads-thread-id-runs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent/threads/{thread_id}/runs/crons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make a cron whose runs are in a thread */
+        post: operations["langgraph-post-threads-thread-id-runs-crons"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2937,6 +3077,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/webhooks/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List messages to webhooks, newest first
+         * @description Messages that have ended are kept for 7 days, the newest 1000 of a tenant.
+         */
+        get: operations["list-webhook-messages"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a new secret for the signatures of webhooks
+         * @description It is shown this once. What is sent from now on is signed with it, as Standard Webhooks has it: see docs/webhooks.md.
+         */
+        post: operations["renew-webhook-secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/wake/{id}": {
         parameters: {
             query?: never;
@@ -4125,6 +4305,21 @@ export interface components {
             };
             name?: string;
         };
+        LangGraphAssistantVersion: {
+            assistant_id: string;
+            config: unknown;
+            context: unknown;
+            /** Format: date-time */
+            created_at: string;
+            description: string | null;
+            graph_id: string;
+            metadata: {
+                [key: string]: unknown;
+            };
+            name: string;
+            /** Format: int64 */
+            version: number;
+        };
         LangGraphCheckpointByConfig: {
             checkpoint_id?: string;
         };
@@ -4133,6 +4328,108 @@ export interface components {
             /** @description Of a subgraph, of which there are none: empty. */
             checkpoint_ns?: string;
             configurable?: components["schemas"]["LangGraphCheckpointByConfig"];
+        };
+        LangGraphCron: {
+            assistant_id: string;
+            /** Format: date-time */
+            created_at: string;
+            cron_id: string;
+            enabled: boolean;
+            /** Format: date-time */
+            end_time: string | null;
+            /** @description Why no run began at last_run_date */
+            last_error: string | null;
+            /**
+             * Format: date-time
+             * @description When a run was to begin last
+             */
+            last_run_date: string | null;
+            /** @description The newest run */
+            last_run_id: string | null;
+            last_thread_id: string | null;
+            metadata: {
+                [key: string]: unknown;
+            };
+            /** Format: date-time */
+            next_run_date: string | null;
+            /** @description What becomes of the thread of a run that has one of its own: delete or keep */
+            on_run_completed: string | null;
+            /** @description What each run is made from */
+            payload: {
+                [key: string]: unknown;
+            };
+            schedule: string;
+            /** @description Null: each run has a thread of its own. */
+            thread_id: string | null;
+            timezone: string | null;
+            /** Format: date-time */
+            updated_at: string;
+            user_id: string | null;
+        };
+        LangGraphCronCreate: {
+            /** Format: double */
+            after_seconds?: number;
+            /** @description An assistant's id, or the graph's: agent */
+            assistant_id: string;
+            checkpoint?: components["schemas"]["LangGraphCheckpointChoice"];
+            /** @description To go on from; left out: the newest */
+            checkpoint_id?: string;
+            /** @description Answers what the thread waits for. */
+            command?: components["schemas"]["Command"];
+            config?: components["schemas"]["LangGraphRunConfig"];
+            context?: unknown;
+            enabled?: boolean;
+            /**
+             * Format: date-time
+             * @description No run begins after it.
+             */
+            end_time?: string;
+            /** @description create makes the thread; reject is the default */
+            if_not_exists?: string;
+            /** @description {"messages":[…]}; left out: the thread goes on where it stands */
+            input?: unknown;
+            interrupt_after?: string | string[];
+            /** @description Nodes, tools, or * for all nodes */
+            interrupt_before?: string | string[];
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description reject, interrupt, rollback or enqueue, when another run goes on. Left out: it is interrupted if nobody follows it, and this one rejected otherwise. */
+            multitask_strategy?: string;
+            /** @description Of a run without a thread: keep, or delete, which is the default */
+            on_completion?: string;
+            /** @description cancel, or continue, which is the default */
+            on_disconnect?: string;
+            /** @description Of a run with a thread of its own: keep, or delete, which is the default */
+            on_run_completed?: string;
+            /** @description minute hour day-of-month month day-of-week, or @hourly, @daily, @weekly, @monthly, @yearly */
+            schedule: string;
+            stream_mode?: string | string[];
+            /** @description A name of IANA; default: UTC */
+            timezone?: string;
+            /** @description An http or https URL that the run's end is posted to */
+            webhook?: string;
+        };
+        LangGraphCronSearch: {
+            /** @description An assistant's id, or the graph's */
+            assistant_id?: string;
+            enabled?: boolean;
+            /**
+             * Format: int64
+             * @description 1 to 1000; default: 10
+             */
+            limit?: number;
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** Format: int64 */
+            offset?: number;
+            select?: string[] | null;
+            /** @description cron_id, assistant_id, thread_id, next_run_date, end_time, updated_at, or created_at, which is the default */
+            sort_by?: string;
+            /** @description asc, or desc, which is the default */
+            sort_order?: string;
+            thread_id?: string;
         };
         LangGraphError: {
             /** @description The same, with how to get further. */
@@ -4167,6 +4464,75 @@ export interface components {
                 [key: string]: boolean;
             };
             version: string;
+        };
+        LangGraphItem: {
+            /** Format: date-time */
+            created_at: string;
+            key: string;
+            namespace: string[] | null;
+            /**
+             * Format: double
+             * @description The share of the query's words that it has.
+             */
+            score?: number;
+            /** Format: date-time */
+            updated_at: string;
+            value: unknown;
+        };
+        LangGraphItemDelete: {
+            key: string;
+            namespace?: string[] | null;
+        };
+        LangGraphItemList: {
+            items: components["schemas"]["LangGraphItem"][] | null;
+        };
+        LangGraphItemPut: {
+            /** @description What of the value is searched: false is nothing, a list of paths these, left out everything. */
+            index?: unknown;
+            key: string;
+            namespace: string[] | null;
+            /**
+             * Format: double
+             * @description Minutes
+             */
+            ttl?: number;
+            value: unknown;
+        };
+        LangGraphItemSearch: {
+            /** @description Fields of the value: equal to what is given, or with $eq, $ne, $gt, $gte, $lt, $lte, $in or $nin */
+            filter?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: int64
+             * @description 1 to 1000; default: 10
+             */
+            limit?: number;
+            namespace_prefix?: string[] | null;
+            /** Format: int64 */
+            offset?: number;
+            /** @description Words, of which an item has one at least: there is no embedding */
+            query?: string;
+            refresh_ttl?: boolean;
+        };
+        LangGraphNamespaceList: {
+            namespaces: (string[] | null)[] | null;
+        };
+        LangGraphNamespaceSearch: {
+            /**
+             * Format: int64
+             * @description 1 to 1000; default: 100
+             */
+            limit?: number;
+            /**
+             * Format: int64
+             * @description Longer namespaces are cut to it.
+             */
+            max_depth?: number;
+            /** Format: int64 */
+            offset?: number;
+            prefix?: string[] | null;
+            suffix?: string[] | null;
         };
         LangGraphPruned: {
             /** Format: int64 */
@@ -4238,6 +4604,7 @@ export interface components {
             /** @description cancel, or continue, which is the default */
             on_disconnect?: string;
             stream_mode?: string | string[];
+            /** @description An http or https URL that the run's end is posted to */
             webhook?: string;
         };
         LangGraphRunsCancel: {
@@ -4339,6 +4706,10 @@ export interface components {
             tasks: components["schemas"]["LangGraphTask"][] | null;
             /** @description {"messages":[…]}; {}: it has no state. */
             values: unknown;
+        };
+        LangGraphVersionChoice: {
+            /** Format: int64 */
+            version: number;
         };
         Limits: {
             /** Format: double */
@@ -5520,6 +5891,48 @@ export interface components {
             /** Format: int64 */
             stdout: number;
         };
+        WebhookMessage: {
+            /** Format: int64 */
+            attempts: number;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Why the last attempt failed */
+            failure?: string;
+            /** @description The header webhook-id of all its attempts */
+            id: string;
+            /** @example run.ended */
+            kind: string;
+            /**
+             * Format: date-time
+             * @description When the next attempt is made
+             */
+            next_at?: string;
+            /** @enum {string} */
+            state: "pending" | "delivered" | "failed";
+            /**
+             * Format: int64
+             * @description Of the last answer
+             */
+            status?: number;
+            /**
+             * @description What it tells of
+             * @example /threads/…/runs/…
+             */
+            subject: string;
+            /** Format: date-time */
+            updated_at: string;
+            url: string;
+        };
+        WebhookMessageList: {
+            messages: components["schemas"]["WebhookMessage"][] | null;
+        };
+        WebhookSecret: {
+            /**
+             * @description As libraries for Standard Webhooks take it.
+             * @example whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
+             */
+            secret: string;
+        };
         WindowSize: {
             /** Format: int32 */
             cols: number;
@@ -5924,9 +6337,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": {
-                    [key: string]: unknown;
-                };
+                "application/json": components["schemas"]["LangGraphVersionChoice"];
             };
         };
         responses: {
@@ -6111,7 +6522,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LangGraphAssistant"][];
+                    "application/json": components["schemas"]["LangGraphAssistantVersion"][];
                 };
             };
             /** @description The request is refused */
@@ -6339,6 +6750,254 @@ export interface operations {
             };
         };
     };
+    "langgraph-post-runs-crons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphCronCreate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphCron"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-post-runs-crons-count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphCronSearch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": number;
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-post-runs-crons-search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphCronSearch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphCron"][];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-get-runs-crons-cron-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cron_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphCron"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-delete-runs-crons-cron-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cron_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-patch-runs-crons-cron-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cron_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphCronCreate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphCron"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
     "langgraph-post-runs-stream": {
         parameters: {
             query?: never;
@@ -6403,6 +7062,214 @@ export interface operations {
                     "application/json": {
                         [key: string]: unknown;
                     };
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-get-store-items": {
+        parameters: {
+            query?: {
+                /** @description Labels with periods between them */
+                namespace?: string;
+                key?: string;
+                /** @description false: the item expires when it would have without this request */
+                refresh_ttl?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphItem"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-put-store-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphItemPut"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-delete-store-items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphItemDelete"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-post-store-items-search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphItemSearch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphItemList"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-post-store-namespaces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphNamespaceSearch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphNamespaceList"];
                 };
             };
             /** @description The request is refused */
@@ -7029,6 +7896,50 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["LangGraphRun"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphError"];
+                };
+            };
+        };
+    };
+    "langgraph-post-threads-thread-id-runs-crons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                thread_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LangGraphCronCreate"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LangGraphCron"];
                 };
             };
             /** @description The request is refused */
@@ -13688,6 +14599,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ThreadDestroyed"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-webhook-messages": {
+        parameters: {
+            query?: {
+                /** @description 1 to 1000; default: 100 */
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookMessageList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "renew-webhook-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookSecret"];
                 };
             };
             400: components["responses"]["BadRequest"];
