@@ -248,7 +248,7 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	add("SetItem in a full store", false, func() error {
 		memo.Key = "more"
 		if err := s.SetItem(ctx, tenant, memo, ItemBounds{Bytes: 1}); !errors.Is(err, errs.OverQuota) {
-			return fmt.Errorf("SetItem = %v", err)
+			return fmt.Errorf("SetItem = %w", err)
 		}
 		return nil
 	})

@@ -65,7 +65,7 @@ func (s *Sender) send(ctx context.Context, m store.WebhookMessage) (status int, 
 	if err != nil {
 		return 0, 0, err
 	}
-	defer res.Body.Close()                                    //nolint:errcheck // nothing of it is used
+	defer res.Body.Close()
 	_, _ = io.CopyN(io.Discard, res.Body, 64<<10)             // the connection can be used again
 	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is as none
 	return res.StatusCode, min(max(time.Duration(seconds)*time.Second, 0), s.cfg.LongestPause), nil
