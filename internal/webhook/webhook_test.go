@@ -197,7 +197,9 @@ func TestGivingUp(t *testing.T) {
 	}{
 		{"never well", "", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, maxAttempts, "answered 500"},
 		{"gone", "", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }, 1, "410"},
-		{"redirect", "", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect) }, maxAttempts, "redirects are not followed"},
+		{"redirect", "", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		}, maxAttempts, "redirects are not followed"},
 		{"broken", "", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, maxAttempts, "connection broke"},
 		{"nobody", closed.URL, nil, maxAttempts, "cannot connect"},
 		{"certificate", tls.URL, nil, maxAttempts, "certificate"},
