@@ -78,10 +78,8 @@ type Sandbox struct {
 
 // Condition is something that keeps a running sandbox from working as it should.
 type Condition struct {
-	// Type is "disk_failed": a disk of it is read-only because writing to the host's
-	// disk failed, until the sandbox is restarted, which happens by itself once the
-	// host has room; or "disk_held": what writes to its disks waits, because the
-	// host's disk is nearly full.
+	// Type is "disk_failed": a disk of it is read-only, until the host has room and the
+	// sandbox is restarted by itself; or "disk_held": what writes to its disks waits.
 	Type   string `json:"type"`
 	Reason string `json:"reason"` // for people
 }

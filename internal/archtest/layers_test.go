@@ -133,6 +133,7 @@ func places() map[string]place {
 		"internal/core/secrets":    {layer: 5},
 		"internal/core/replay":     {layer: 5, by: []string{"internal/core/live"}},
 		"internal/core/history":    {layer: 6},
+		"internal/core/diskrepair": {layer: 6, by: []string{"internal/core/lifecycle"}},
 		"internal/core/live":       {layer: 7},
 		"internal/core/pool":       {layer: 7},
 		"internal/core/admission":  {layer: 8},

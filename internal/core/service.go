@@ -234,7 +234,7 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.live = live.New(live.Config{
 		Store: cfg.Store, Driver: cfg.Driver, Journals: cfg.Journals, Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
 		Log: cfg.Log, Metrics: cfg.Metrics, Now: cfg.Now, Uptime: cfg.Uptime,
-		Admit: cfg.Disks.Admit, Writable: cfg.Disks.Writable, Examine: cfg.Disks.Examine, Sync: cfg.Disks.Sync, Egress: cfg.Egress, Commands: cfg.Sandboxes.Caps.Commands,
+		Disks: cfg.Disks, Egress: cfg.Egress, Commands: cfg.Sandboxes.Caps.Commands,
 		Operations: live.Operations{
 			"git":      program.GitOperation(cfg.Journals),
 			"packages": program.PackagesOperation(cfg.Journals),

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/diskrepair"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -133,7 +134,7 @@ func (s *acts) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) 
 	by := scope.Actor(ctx)
 	keepDisk := how.keepDisk
 	if keepDisk {
-		if err := s.held(b); err != nil {
+		if err := diskrepair.Held(s.cfg.Disks, b); err != nil {
 			return 0, err
 		}
 	}

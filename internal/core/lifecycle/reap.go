@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/diskrepair"
 	"github.com/cubbyhq/cubby/internal/core/live"
-	"github.com/cubbyhq/cubby/internal/core/repair"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -31,13 +31,13 @@ const (
 // reaper ends sandboxes that nobody uses and those whose time is over.
 type reaper struct {
 	*acts
-	places chan struct{}
+	places   chan struct{}
+	repairer *diskrepair.Repairer
 	// troubles logs what its turns meet again and again.
 	troubles *telemetry.Troubles
 
 	relieving atomic.Int32 // sandboxes that are being put to sleep for others
 	bounding  atomic.Bool  // somebody looks at what sleepers take of the disk
-	repairs   repair.Pace  // of disks
 
 	mu    sync.Mutex
 	busy  map[sandbox.UID]bool          // that are being ended; guarded by mu
@@ -46,7 +46,7 @@ type reaper struct {
 
 func newReaper(a *acts) *reaper {
 	return &reaper{
-		acts: a, places: make(chan struct{}, reapAtOnce), troubles: telemetry.NewTroubles(a.cfg.Log, a.cfg.Now), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
+		acts: a, repairer: newRepairer(a), places: make(chan struct{}, reapAtOnce), troubles: telemetry.NewTroubles(a.cfg.Log, a.cfg.Now), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
 	}
 }
 

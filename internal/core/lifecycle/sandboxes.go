@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/diskrepair"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -85,7 +86,7 @@ func (s *acts) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 	if left, bounded := untilIdle(b.Spec, r.Attention()); bounded {
 		b.IdleAt = s.cfg.Now().Add(max(0, left))
 	}
-	b.Conditions = s.conditions(b.UID)
+	b.Conditions = diskrepair.Conditions(s.cfg.Disks, b.UID)
 	return b
 }
 

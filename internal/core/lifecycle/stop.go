@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/diskrepair"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -83,7 +84,7 @@ func (s *acts) haltUnused(ctx context.Context, b sandbox.Sandbox, r *live.Run, f
 // caller goes away, but does not hold up the end of the service: a sandbox
 // that is still there then runs on.
 func (s *acts) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, why sandbox.Why) (sandbox.Sandbox, error) {
-	if err := cmp.Or(driver.Serves(s.cfg.Driver, b.Driver), s.held(b)); err != nil {
+	if err := cmp.Or(driver.Serves(s.cfg.Driver, b.Driver), diskrepair.Held(s.cfg.Disks, b)); err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+gate.DetachedTime)

@@ -97,7 +97,7 @@ func (r *Run) Begin(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpe
 func enter(ctx context.Context, r *Run, b sandbox.Sandbox, spec sandbox.ExecSpec, uid sandbox.UID) (*Exec, error) {
 	s := r.s
 	// What is kept of a command takes the host's disk.
-	if err := cmp.Or(s.cfg.Admit(), r.Guest.Takes(ctx, spec)); err != nil {
+	if err := cmp.Or(s.cfg.Disks.Admit(), r.Guest.Takes(ctx, spec)); err != nil {
 		return nil, err
 	}
 	err := r.execs.reserveFor(uid != "")

@@ -64,7 +64,7 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 			return err
 		}
 		// A process that waits for its disk is not ended by a signal.
-		if err := r.s.cfg.Writable(r.UID); errors.Is(err, errs.Exhausted) {
+		if err := r.s.cfg.Disks.Writable(r.UID); errors.Is(err, errs.Exhausted) {
 			return err
 		}
 	}

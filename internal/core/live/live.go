@@ -51,13 +51,7 @@ type Config struct {
 	Now      func() time.Time
 	Uptime   func() time.Duration // a clock that does not step
 
-	// Admit refuses commands while the host has no room for their output.
-	Admit func() error
-	// Writable says why writes to the disks of a sandbox do not go through, as far
-	// as is known, and Examine after a look; nil when they do.
-	Writable, Examine func(box sandbox.UID) error
-	// Sync writes what the disks of a sandbox have; an error is of something that was lost.
-	Sync func(ctx context.Context, box sandbox.UID) error
+	Disks Disks
 	// Egress is what the proxy is made from; its OnDecision and OnEnd, if any,
 	// hear after this package.
 	Egress egress.Config
@@ -79,6 +73,18 @@ type Config struct {
 	OnFree func(box sandbox.UID)
 	// OnUse hears that a use of a sandbox is over, or a command has ended.
 	OnUse func(box sandbox.UID)
+}
+
+// Disks are what the host says of the disks of sandboxes.
+type Disks interface {
+	// Admit refuses commands while the host has no room for their output.
+	Admit() error
+	// Writable says why writes to the disks of a sandbox do not go through, as far
+	// as is known, and Examine after a look; nil when they do.
+	Writable(box sandbox.UID) error
+	Examine(box sandbox.UID) error
+	// Sync writes what the disks of a sandbox have; an error is of something that was lost.
+	Sync(ctx context.Context, box sandbox.UID) error
 }
 
 // Sandboxes are those that run now. Methods may be called from any goroutine.

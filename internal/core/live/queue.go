@@ -107,7 +107,7 @@ func (s *Sandboxes) enqueue(ctx context.Context, id string, spec sandbox.ExecSpe
 // queue.
 func (r *Run) Enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpec) (sandbox.Exec, error) {
 	s, qs := r.s, r.queues
-	if err := cmp.Or(s.cfg.Admit(), r.Guest.Takes(ctx, spec)); err != nil {
+	if err := cmp.Or(s.cfg.Disks.Admit(), r.Guest.Takes(ctx, spec)); err != nil {
 		return sandbox.Exec{}, err
 	}
 	// The order of the numbers is the order of the queue.

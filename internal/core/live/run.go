@@ -99,9 +99,9 @@ func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 	r.over, r.setOver = context.WithCancel(context.Background())
 	r.execs, r.queues, r.out = newExecs(r), newQueues(r), newOutbound(r)
 	r.Guest = guest.NewOnDisk(r.dial, guest.Disk{
-		Writable: func() error { return s.cfg.Writable(b.UID) },
-		Examine:  func() error { return s.cfg.Examine(b.UID) },
-		Sync:     func(ctx context.Context) error { return s.cfg.Sync(ctx, b.UID) },
+		Writable: func() error { return s.cfg.Disks.Writable(b.UID) },
+		Examine:  func() error { return s.cfg.Disks.Examine(b.UID) },
+		Sync:     func(ctx context.Context) error { return s.cfg.Disks.Sync(ctx, b.UID) },
 	})
 
 	s.cfg.Gate.Spawn(func(context.Context) { r.watch() })
