@@ -123,8 +123,9 @@ type Bounds struct {
 type Service struct {
 	cfg     Config
 	places  *tenancy.Places
-	working *room         // of runs
-	reading *room         // of those who are shown states
+	working *room // of runs
+	reading *room // of those who are shown states
+	listing *tenancy.Turns
 	threads keylock.Locks // by uid: who decides which run goes on
 
 	cronsChanged chan struct{} // has a token when a run of a cron may be due
@@ -150,9 +151,8 @@ func New(c Config) *Service {
 	c.Returning = cmp.Or(c.Returning, returning)
 	return &Service{
 		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
-		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory),
-		cronsChanged: make(chan struct{}, 1),
-		opening:      newOpening(), ended: make(chan struct{}),
+		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory), listing: newListTurns(),
+		opening: newOpening(), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}
 }

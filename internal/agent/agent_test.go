@@ -299,7 +299,7 @@ func TestConversation(t *testing.T) {
 			t.Errorf("%s of another tenant = %v", name, err)
 		}
 	}
-	if page, n, err := s.Threads().Search(other, agent.ThreadQuery{}); err != nil || n != 0 || len(page) != 0 {
+	if ids, n, err := s.Threads().IDs(other, agent.ThreadQuery{}); err != nil || n != 0 || len(ids) != 0 {
 		t.Errorf("another tenant found %d threads, %v", n, err)
 	}
 }
@@ -309,13 +309,27 @@ func historyOf(ctx context.Context, s *agent.Service, thread string, q agent.His
 	if err != nil {
 		return nil, err
 	}
-	for state, err := range states {
+	for state, err := range states.All {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, state)
+		list = append(list, state.Value)
 	}
 	return list, nil
+}
+
+func runsOf(ctx context.Context, s *agent.Service, thread string, q agent.RunQuery) (all []conversation.Run, err error) {
+	list, err := s.Runs().List(ctx, thread, q)
+	if err != nil {
+		return nil, err
+	}
+	for run, err := range list.All {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, run.Value)
+	}
+	return all, nil
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -449,9 +463,9 @@ func TestRunWithoutThread(t *testing.T) {
 	if err := s.Threads().Delete(acme(t), "none"); !errors.Is(err, errs.NotFound) { // waits until all is taken up
 		t.Errorf("Get = %v", err)
 	}
-	page, _, err := s.Threads().Search(acme(t), agent.ThreadQuery{})
-	if err != nil || len(page) != 1 || page[0].ID != thread.ID {
-		t.Errorf("Search = %+v, %v", page, err)
+	ids, _, err := s.Threads().IDs(acme(t), agent.ThreadQuery{})
+	if err != nil || len(ids) != 1 || ids[0] != thread.ID {
+		t.Errorf("IDs = %v, %v", ids, err)
 	}
 }
 

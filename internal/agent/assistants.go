@@ -53,15 +53,18 @@ func (a *Assistants) seed(ctx context.Context) error {
 	return nil
 }
 
-// Search returns a page of the caller's assistants, and how many there are in all.
-func (a *Assistants) Search(ctx context.Context, q AssistantQuery) ([]conversation.Assistant, int, error) {
+// Search returns a page of the caller's assistants.
+func (a *Assistants) Search(ctx context.Context, q AssistantQuery) (List[conversation.Assistant], error) {
 	if err := a.seed(ctx); err != nil {
-		return nil, 0, err
+		return List[conversation.Assistant]{}, err
 	}
-	return a.s.cfg.Store.Assistants(ctx, store.AssistantQuery{
+	keys, total, err := a.s.cfg.Store.Assistants(ctx, store.AssistantQuery{
 		Tenant: owner(ctx), GraphID: q.GraphID, Name: q.Name, Metadata: q.Metadata,
 		SortBy: q.SortBy, Descending: q.Descending, Limit: q.Limit, Offset: q.Offset,
 	})
+	return List[conversation.Assistant]{total, len(keys), each(ctx, a.s, keys, func(key store.Key) (conversation.Assistant, error) {
+		return a.s.cfg.Store.Assistant(ctx, owner(ctx), key.ID)
+	})}, err
 }
 
 // Get returns an assistant by its id or by the name of its graph.

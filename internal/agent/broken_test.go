@@ -67,7 +67,7 @@ func TestEveryWriteBroken(t *testing.T) {
 					}
 				}
 				until(t, func() bool {
-					runs, err := s.Runs().List(acme(t), thread, agent.RunQuery{})
+					runs, err := runsOf(acme(t), s, thread, agent.RunQuery{})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -118,7 +118,7 @@ func (c *camera) each(t *testing.T, check func(t *testing.T, s *agent.Service, i
 // sound, and can be followed from anywhere.
 func settled(t *testing.T, s *agent.Service, thread string) (runs []conversation.Run, said []string, view agent.ThreadView) {
 	t.Helper()
-	runs, err := s.Runs().List(acme(t), thread, agent.RunQuery{})
+	runs, err := runsOf(acme(t), s, thread, agent.RunQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

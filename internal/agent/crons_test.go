@@ -92,9 +92,9 @@ func eventually(t *testing.T, do func() error) {
 }
 
 // runsOf are the runs of a thread, newest first.
-func runsOf(t *testing.T, s *agent.Service, thread string) []conversation.Run {
+func runsIn(t *testing.T, s *agent.Service, thread string) []conversation.Run {
 	t.Helper()
-	list, err := s.Runs().List(acme(t), thread, agent.RunQuery{})
+	list, err := runsOf(acme(t), s, thread, agent.RunQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,8 @@ func TestCronBeginsRuns(t *testing.T) {
 	if want := "2026-01-01T00:10:00Z"; made.Next.Format(time.RFC3339) != want {
 		t.Fatalf("next %s, want %s", made.Next, want)
 	}
-	if next := fire(t, s); !next.Equal(made.Next) || len(runsOf(t, s, thread)) != 0 {
-		t.Errorf("before its time: next %s, runs %v", next, runsOf(t, s, thread))
+	if next := fire(t, s); !next.Equal(made.Next) || len(runsIn(t, s, thread)) != 0 {
+		t.Errorf("before its time: next %s, runs %v", next, runsIn(t, s, thread))
 	}
 	clock.set(t, "2026-01-01T00:10:00Z")
 	// As many as want to begin it: one does.
@@ -131,7 +131,7 @@ func TestCronBeginsRuns(t *testing.T) {
 		}
 		return nil
 	})
-	runs := runsOf(t, s, thread)
+	runs := runsIn(t, s, thread)
 	if len(runs) != 1 || string(runs[0].Request.Configurable["cron_id"]) != `"`+made.ID+`"` || runs[0].Multitask != conversation.MultitaskEnqueue {
 		t.Fatalf("runs %+v", runs)
 	}
@@ -158,7 +158,7 @@ func TestMissedRunsBeginOnce(t *testing.T) {
 	clock.set(t, "2026-01-03T12:30:30Z")
 	next := fire(t, s)
 	eventually(t, func() error { // the service looks by itself too
-		if n := len(runsOf(t, s, n.Thread)); n != 1 || next.Format(time.RFC3339) != "2026-01-03T12:31:00Z" {
+		if n := len(runsIn(t, s, n.Thread)); n != 1 || next.Format(time.RFC3339) != "2026-01-03T12:31:00Z" {
 			return fmt.Errorf("next %s, %d runs", next, n)
 		}
 		return nil
@@ -190,8 +190,8 @@ func TestCronEnds(t *testing.T) {
 		t.Errorf("a run is to begin after the end: %+v", over)
 	}
 	clock.set(t, "2026-01-01T02:00:00Z")
-	if next := fire(t, s); !next.IsZero() || len(runsOf(t, s, thread)) != 0 {
-		t.Errorf("next %s, runs %v", next, runsOf(t, s, thread))
+	if next := fire(t, s); !next.IsZero() || len(runsIn(t, s, thread)) != 0 {
+		t.Errorf("next %s, runs %v", next, runsIn(t, s, thread))
 	}
 	for _, id := range []string{missed.ID, over.ID, off.ID} {
 		if c := cronOf(t, s, id); c.LastRun != "" || c.Failure != "" {

@@ -150,7 +150,7 @@ func TestRunWithoutJournal(t *testing.T) {
 		t.Fatal("a run without a journal began")
 	}
 	equal(t, "thread", status(t, s, made.ID), conversation.ThreadIdle)
-	if runs, err := s.Runs().List(acme(t), made.ID, agent.RunQuery{}); err != nil || len(runs) > 0 {
+	if runs, err := runsOf(acme(t), s, made.ID, agent.RunQuery{}); err != nil || len(runs) > 0 {
 		t.Errorf("runs = %+v, %v", runs, err)
 	}
 }
@@ -395,7 +395,7 @@ func TestClientsOwnTemporary(t *testing.T) {
 	stop()
 	s, _ = w.daemon()
 	for _, id := range []string{made.ID, copied.ID} {
-		if _, err := s.Runs().List(acme(t), id, agent.RunQuery{}); err != nil {
+		if _, err := runsOf(acme(t), s, id, agent.RunQuery{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -173,14 +173,29 @@ func (r *Runs) find(ctx context.Context, thread, id string) (conversation.Run, c
 	if err != nil {
 		return conversation.Run{}, t, err
 	}
-	run, err := r.s.cfg.Store.ConversationRun(ctx, t.UID, id)
+	size, err := r.s.cfg.Store.SizeOfRun(ctx, t.UID, id, conversation.Refs{})
+	if err != nil {
+		return conversation.Run{}, t, err
+	}
+	leave, err := r.s.reading.enter(ctx, t.Tenant, size)
+	if err != nil {
+		return conversation.Run{}, t, err
+	}
+	defer leave()
+	run, err := r.read(ctx, t, id)
 	if errors.Is(err, errs.NotFound) {
 		err = errs.E(errs.NotFound, "Run with ID %.80s not found", id)
 	}
-	if len(run.Request.Input) > store.LongInput {
-		run.Request.Input = nil // as many may follow it, and each would hold it
-	}
 	return run, t, err
+}
+
+// read reads a run without a long input: as many may follow it, and each would hold it.
+func (r *Runs) read(ctx context.Context, t conversation.Thread, id string) (conversation.Run, error) {
+	run, err := r.s.cfg.Store.ConversationRun(ctx, t.UID, id)
+	if len(run.Request.Input) > store.LongInput {
+		run.Request.Input = nil
+	}
+	return run, err
 }
 
 // Get returns a run.
@@ -196,12 +211,30 @@ type RunQuery struct {
 }
 
 // List returns runs of a thread, newest first.
-func (r *Runs) List(ctx context.Context, thread string, q RunQuery) ([]conversation.Run, error) {
+func (r *Runs) List(ctx context.Context, thread string, q RunQuery) (List[conversation.Run], error) {
+	var none List[conversation.Run]
+	t, err := r.s.Threads().find(ctx, thread)
+	if err != nil {
+		return none, err
+	}
+	keys, err := r.s.cfg.Store.RunKeys(ctx, t.UID, store.RunQuery{Status: q.Status, Limit: q.Limit, Offset: q.Offset})
+	return List[conversation.Run]{len(keys), len(keys), each(ctx, r.s, keys, func(key store.Key) (conversation.Run, error) {
+		return r.read(ctx, t, key.ID)
+	})}, err
+}
+
+// IDs are those of the runs of a thread that have a status; "" is any that has not
+// ended.
+func (r *Runs) IDs(ctx context.Context, thread string, status conversation.RunStatus) (ids []string, err error) {
 	t, err := r.s.Threads().find(ctx, thread)
 	if err != nil {
 		return nil, err
 	}
-	return r.s.cfg.Store.Runs(ctx, t.UID, store.RunQuery{Status: q.Status, Limit: q.Limit, Offset: q.Offset})
+	keys, err := r.s.cfg.Store.RunKeys(ctx, t.UID, store.RunQuery{Status: status, Unfinished: true, Limit: 1000})
+	for _, key := range keys {
+		ids = append(ids, key.ID)
+	}
+	return ids, err
 }
 
 // Coming is the number of the run with which those begin who want no old news of a

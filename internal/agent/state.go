@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/conversation"
@@ -60,23 +59,15 @@ func (t *Threads) at(ctx context.Context, th conversation.Thread, checkpoint str
 	return t.fill(ctx, th, c)
 }
 
-// fill reads the messages of a checkpoint, when there is room for them.
+// fill reads the messages of a checkpoint, when there is room for all of the state.
 func (t *Threads) fill(ctx context.Context, th conversation.Thread, c conversation.Checkpoint) (State, error) {
 	s := State{Thread: th, Checkpoint: c}
 	size, err := t.s.cfg.Store.SizeOfRun(ctx, th.UID, "", c.Messages)
 	if err != nil {
 		return s, err
 	}
-	if size > small {
-		leave, err := t.s.reading.enter(ctx, th.Tenant, size)
-		if err != nil {
-			return s, err
-		}
-		stop := context.AfterFunc(ctx, leave)
-		s.release = func() {
-			stop()
-			leave()
-		}
+	if s.release, err = t.room(ctx, th, size+c.Bytes()); err != nil {
+		return s, err
 	}
 	entries, err := t.s.messages(ctx, th, c)
 	if err != nil {
@@ -84,6 +75,19 @@ func (t *Threads) fill(ctx context.Context, th conversation.Thread, c conversati
 	}
 	s.Messages = conversation.MessagesOf(entries)
 	return s, err
+}
+
+// room is for what is shown of a thread beside the thread itself; nil: it is small.
+func (t *Threads) room(ctx context.Context, th conversation.Thread, bytes int64) (release func(), err error) {
+	if bytes += th.Bytes(); bytes <= small {
+		return nil, nil
+	}
+	leave, err := t.s.reading.enter(ctx, th.Tenant, bytes)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, leave)
+	return func() { stop(); leave() }, nil
 }
 
 func noCheckpoint(id string) error {
@@ -138,40 +142,20 @@ type HistoryQuery struct {
 	Metadata map[string]json.RawMessage
 }
 
-// historyPage is how many checkpoints are read at once.
-const historyPage = 20
-
-// History returns states of a thread, newest first. Each is read when its turn comes:
-// all of them together may be larger than any memory. An error of the sequence ends it.
-func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) (iter.Seq2[State, error], error) {
+// History returns states of a thread, newest first.
+func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) (List[State], error) {
 	found, err := t.find(ctx, id)
 	if err != nil {
-		return nil, err
+		return List[State]{}, err
 	}
-	return func(yield func(State, error) bool) {
-		left, before := cmp.Or(q.Limit, 1000), q.Before
-		for left > 0 {
-			n := min(left, historyPage)
-			page, err := t.s.cfg.Store.Checkpoints(ctx, found.UID, store.CheckpointQuery{Before: before, Limit: n, Metadata: q.Metadata})
-			if err != nil {
-				yield(State{}, err)
-				return
-			}
-			for _, c := range page {
-				before = c.ID
-				state, err := t.fill(ctx, found, c)
-				if errors.Is(err, errs.NotFound) {
-					continue // it was taken back meanwhile
-				}
-				if !yield(state, err) || err != nil {
-					return
-				}
-			}
-			if left -= len(page); len(page) < n {
-				return
-			}
+	keys, err := t.s.cfg.Store.Checkpoints(ctx, found.UID, store.CheckpointQuery{Before: q.Before, Limit: cmp.Or(q.Limit, 1000), Metadata: q.Metadata})
+	return List[State]{len(keys), len(keys), each(ctx, t.s, keys, func(key store.Key) (State, error) {
+		c, err := t.s.cfg.Store.Checkpoint(ctx, found.UID, key.ID)
+		if err != nil {
+			return State{}, err
 		}
-	}, nil
+		return t.fill(ctx, found, c)
+	})}, err
 }
 
 // StateChange is what a client makes of a thread's state.

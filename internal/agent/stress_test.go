@@ -44,7 +44,7 @@ func (c *crowd) step(ctx context.Context, rng *rand.Rand) (what string, err erro
 	short, cancel := context.WithTimeout(ctx, time.Duration(1+rng.IntN(20))*time.Millisecond)
 	defer cancel()
 	some := func() (id string) {
-		runs, err := s.Runs().List(ctx, thread, agent.RunQuery{Limit: 3})
+		runs, err := runsOf(ctx, s, thread, agent.RunQuery{Limit: 3})
 		if err != nil || len(runs) == 0 {
 			return "none"
 		}
@@ -182,7 +182,7 @@ func TestCrowd(t *testing.T) {
 		if _, err := s.Threads().Create(acme(t), agent.NewThread{ID: thread, DoNothing: true}); err != nil {
 			t.Fatal(err)
 		}
-		runs, err := s.Runs().List(acme(t), thread, agent.RunQuery{Limit: 1000})
+		runs, err := runsOf(acme(t), s, thread, agent.RunQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}

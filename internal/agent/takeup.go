@@ -78,12 +78,19 @@ func (s *Service) clear(ctx context.Context) error {
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		for _, t := range page {
+		for _, key := range page {
+			t, err := s.cfg.Store.ConversationOf(ctx, key.UID)
+			if errors.Is(err, errs.NotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
 			if s.busy(t.UID) {
 				offset++
 				continue
 			}
-			err := s.Threads().remove(as(ctx, t), t, nil)
+			err = s.Threads().remove(as(ctx, t), t, nil)
 			if passing(err) {
 				return err
 			}

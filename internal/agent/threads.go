@@ -83,10 +83,13 @@ func (t *Threads) Get(ctx context.Context, id string) (ThreadView, error) {
 	return t.view(ctx, found)
 }
 
+// view adds the state of a thread. It takes room for both.
 func (t *Threads) view(ctx context.Context, th conversation.Thread) (ThreadView, error) {
 	v := ThreadView{Thread: th, Interrupts: map[string][]conversation.Interrupt{}}
 	if th.Head == "" {
-		return v, nil
+		var err error
+		v.state.release, err = t.room(ctx, th, 0)
+		return v, err
 	}
 	at, err := t.load(ctx, th, "")
 	if err != nil {
@@ -111,23 +114,40 @@ type ThreadQuery struct {
 	Limit, Offset int
 }
 
-// Search returns a page of the caller's threads, and how many there are in all.
-// [Threads.View] adds the state of each.
-func (t *Threads) Search(ctx context.Context, q ThreadQuery) ([]conversation.Thread, int, error) {
+// Search returns a page of the caller's threads, with their states if those are asked
+// for.
+func (t *Threads) Search(ctx context.Context, q ThreadQuery, withState bool) (List[ThreadView], error) {
+	keys, total, err := t.keys(ctx, q)
+	return List[ThreadView]{total, len(keys), each(ctx, t.s, keys, func(key store.Key) (ThreadView, error) {
+		th, err := t.s.cfg.Store.ConversationOf(ctx, key.UID)
+		if err != nil {
+			return ThreadView{}, err
+		}
+		if !withState {
+			th.Head = ""
+		}
+		v, err := t.view(ctx, th)
+		if errors.Is(err, errs.NotFound) { // its state has just gone
+			return v, nil
+		}
+		return v, err
+	})}, err
+}
+
+// IDs returns the ids of a page of the caller's threads, and how many there are in all.
+func (t *Threads) IDs(ctx context.Context, q ThreadQuery) (ids []string, total int, err error) {
+	keys, total, err := t.keys(ctx, q)
+	for _, key := range keys {
+		ids = append(ids, key.ID)
+	}
+	return ids, total, err
+}
+
+func (t *Threads) keys(ctx context.Context, q ThreadQuery) ([]store.Key, int, error) {
 	return t.s.cfg.Store.Conversations(ctx, store.ConversationQuery{
 		Tenant: ownerOf(ctx), IDs: q.IDs, Metadata: q.Metadata, Status: q.Status,
 		SortBy: q.SortBy, Descending: q.Descending, Limit: q.Limit, Offset: q.Offset,
 	})
-}
-
-// View returns a thread that was found with its state as it was then. One that is gone
-// by now has none.
-func (t *Threads) View(ctx context.Context, th conversation.Thread) (ThreadView, error) {
-	v, err := t.view(ctx, th)
-	if errors.Is(err, errs.NotFound) {
-		return v, nil
-	}
-	return v, err
 }
 
 // Update merges metadata into a thread's.
@@ -216,7 +236,7 @@ func (t *Threads) Copy(ctx context.Context, id string) (conversation.Thread, err
 }
 
 func (t *Threads) copyStates(ctx context.Context, from, to conversation.Thread) error {
-	var all []conversation.Checkpoint // newest first
+	var all []store.Key // newest first
 	for before := ""; ; {
 		page, err := t.s.cfg.Store.Checkpoints(ctx, from.UID, store.CheckpointQuery{Before: before, Limit: 100})
 		if err != nil {
@@ -229,7 +249,10 @@ func (t *Threads) copyStates(ctx context.Context, from, to conversation.Thread) 
 	}
 	places := map[int64]int64{}
 	for i := len(all) - 1; i >= 0; i-- {
-		c := all[i]
+		c, err := t.s.cfg.Store.Checkpoint(ctx, from.UID, all[i].ID)
+		if err != nil {
+			return err
+		}
 		state, err := t.s.messages(ctx, from, c)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// maxAssistants bounds those of a tenant: a query reads them all.
+// maxAssistants bounds those of a tenant: a query looks at them all.
 const maxAssistants = 1000
 
 const assistantColumns = `tenant, id, graph_id, name, description, version, config, context, metadata, created_at, updated_at`
@@ -68,24 +68,33 @@ type AssistantQuery struct {
 	Offset     int
 }
 
-// Assistants returns those that a query selects, ties by id, and how many there are
-// without its bounds.
-func (s *Store) Assistants(ctx context.Context, q AssistantQuery) (page []conversation.Assistant, total int, err error) {
+// Assistants returns the keys of those that a query selects, ties by id, and how many
+// there are without its bounds.
+func (s *Store) Assistants(ctx context.Context, q AssistantQuery) (page []Key, total int, err error) {
 	want, err := entries(q.Metadata, maxMatch)
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.rows(ctx, `SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 ORDER BY id`, q.Tenant)
-	all, err := collect(rows, err, scanAssistant)
+	// Metadata is large, and one at a time in memory.
+	about := `''`
+	if len(want) > 0 {
+		about = `metadata`
+	}
+	rows, err := s.rows(ctx, `SELECT id, graph_id, name, created_at, updated_at, octet_length(description) + octet_length(config)
+		+ octet_length(context) + octet_length(metadata), `+about+` FROM assistants WHERE tenant = $1 ORDER BY id`, q.Tenant)
+	all, err := collect(rows, err, func(r row) (a listedAssistant, err error) {
+		var metadata sql.RawBytes // of the row at hand
+		if err := r.Scan(&a.ID, &a.graph, &a.name, &a.created, &a.updated, &a.Bytes, &metadata); err != nil {
+			return a, err
+		}
+		a.selected, err = q.selects(a, metadata, want)
+		return a, err
+	})
 	if err != nil {
 		return nil, 0, s.fault(err)
 	}
-	name := strings.ToLower(q.Name)
-	all = slices.DeleteFunc(all, func(a conversation.Assistant) bool {
-		matches, _ := has(a.Metadata, want) // what is stored was read already
-		return !matches || q.GraphID != "" && a.GraphID != q.GraphID || !strings.Contains(strings.ToLower(a.Name), name)
-	})
-	slices.SortStableFunc(all, func(a, b conversation.Assistant) int {
+	all = slices.DeleteFunc(all, func(a listedAssistant) bool { return !a.selected })
+	slices.SortStableFunc(all, func(a, b listedAssistant) int {
 		n := q.compare(a, b)
 		if q.Descending {
 			n = -n
@@ -93,22 +102,48 @@ func (s *Store) Assistants(ctx context.Context, q AssistantQuery) (page []conver
 		return n
 	})
 	offset := min(max(q.Offset, 0), len(all))
-	return all[offset:min(offset+limit(q.Limit), len(all))], len(all), nil
+	for _, a := range all[offset:min(offset+limit(q.Limit), len(all))] {
+		page = append(page, a.Key)
+	}
+	return page, len(all), nil
 }
 
-func (q AssistantQuery) compare(a, b conversation.Assistant) int {
+// listedAssistant is what one is found and sorted by.
+type listedAssistant struct {
+	Key
+
+	graph, name      string
+	created, updated int64
+	selected         bool
+}
+
+func (q AssistantQuery) selects(a listedAssistant, metadata []byte, want []entry) (bool, error) {
+	if q.GraphID != "" && a.graph != q.GraphID || !strings.Contains(strings.ToLower(a.name), strings.ToLower(q.Name)) {
+		return false, nil
+	}
+	if len(want) == 0 {
+		return true, nil
+	}
+	var about map[string]json.RawMessage
+	if err := decode(metadata, &about); err != nil {
+		return false, err
+	}
+	return has(about, want)
+}
+
+func (q AssistantQuery) compare(a, b listedAssistant) int {
 	id := cmp.Compare(a.ID, b.ID)
 	switch q.SortBy {
 	case "assistant_id":
 		return id
 	case "graph_id":
-		return cmp.Or(cmp.Compare(a.GraphID, b.GraphID), id)
+		return cmp.Or(cmp.Compare(a.graph, b.graph), id)
 	case "name":
-		return cmp.Or(cmp.Compare(a.Name, b.Name), id)
+		return cmp.Or(cmp.Compare(a.name, b.name), id)
 	case "updated_at":
-		return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), id)
+		return cmp.Or(cmp.Compare(a.updated, b.updated), id)
 	}
-	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), id)
+	return cmp.Or(cmp.Compare(a.created, b.created), id)
 }
 
 // ChangeAssistant changes an assistant, which gets the next version; UpdatedAt is now

@@ -158,24 +158,30 @@ type CheckpointQuery struct {
 	Limit    int                        // 0: 100; at most 1000
 }
 
-// checkpointBatch is how many are read at once when not all of them are wanted.
+// checkpointBatch is how many are looked at once when not all of them are wanted.
 const checkpointBatch = 200
 
-// Checkpoints returns those that a query selects, the greatest id, which is the
-// newest, first.
-func (s *Store) Checkpoints(ctx context.Context, uid sandbox.UID, q CheckpointQuery) ([]conversation.Checkpoint, error) {
+// Checkpoints returns the keys of those that a query selects, the greatest id, which is
+// the newest, first.
+func (s *Store) Checkpoints(ctx context.Context, uid sandbox.UID, q CheckpointQuery) ([]Key, error) {
 	want, err := entries(q.Metadata, maxMatch)
 	if err != nil {
 		return nil, err
 	}
 	n := limit(q.Limit)
-	batch := n
+	batch, about := n, `''`
 	if len(want) > 0 {
-		batch = checkpointBatch
+		batch, about = checkpointBatch, `metadata`
 	}
-	var page []conversation.Checkpoint
+	type listed struct {
+		Key
+
+		selected bool
+	}
+	var page []Key
 	for before := q.Before; ; {
-		query, args := `SELECT `+checkpointColumns+` FROM checkpoints WHERE thread = $1`, []any{uid, batch}
+		query, args := `SELECT id, octet_length(metadata) + octet_length(tasks) + octet_length(messages), `+about+` FROM checkpoints
+			WHERE thread = $1`, []any{uid, batch}
 		and := func(condition string, value any) {
 			args = append(args, value)
 			query += " AND " + condition + " $" + strconv.Itoa(len(args))
@@ -187,17 +193,25 @@ func (s *Store) Checkpoints(ctx context.Context, uid sandbox.UID, q CheckpointQu
 			and("run <> '' AND run =", q.RunID) // in these words, or the index does not count
 		}
 		rows, err := s.rows(ctx, query+` ORDER BY id DESC LIMIT $2`, args...)
-		some, err := collect(rows, err, scanCheckpoint)
+		some, err := collect(rows, err, func(r row) (k listed, err error) {
+			var metadata sql.RawBytes // of the row at hand
+			if err := r.Scan(&k.ID, &k.Bytes, &metadata); err != nil || len(want) == 0 {
+				k.selected = true
+				return k, err
+			}
+			var of map[string]json.RawMessage
+			if err := decode(metadata, &of); err != nil {
+				return k, err
+			}
+			k.selected, err = has(of, want)
+			return k, err
+		})
 		if err != nil {
 			return nil, s.fault(err)
 		}
 		for _, c := range some {
-			matches, err := has(c.Metadata, want)
-			if err != nil {
-				return nil, err
-			}
-			if matches {
-				page = append(page, c)
+			if c.selected {
+				page = append(page, c.Key)
 			}
 			if len(page) == n {
 				return page, nil

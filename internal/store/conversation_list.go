@@ -25,13 +25,23 @@ type ConversationQuery struct {
 	Offset     int
 }
 
+const conversationBytes = `octet_length(c.metadata) + octet_length(c.config) + octet_length(c.error)`
+
 var conversationOrders = map[string]string{
 	"thread_id": "c.id", "status": "c.status", "updated_at": "c.updated_at", "state_updated_at": "c.state_updated_at",
 }
 
-// Conversations returns the threads that a query selects, ties by UID, and how many
-// there are without its bounds.
-func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []conversation.Thread, total int, err error) {
+// Key names a row that a query selects, for who reads the rows one after the other:
+// all of them together may be larger than any memory.
+type Key struct {
+	UID   sandbox.UID // of a thread
+	ID    string      // of the thread, the assistant, the run or the checkpoint
+	Bytes int64       // about how many the row has
+}
+
+// Conversations returns the keys of the threads that a query selects, ties by UID, and
+// how many there are without its bounds.
+func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []Key, total int, err error) {
 	where, args, err := q.build()
 	if err != nil {
 		return nil, 0, err
@@ -56,9 +66,9 @@ func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []
 	if q.Descending {
 		direction = " DESC"
 	}
-	found, err := rows(ctx, `SELECT `+conversationColumns+` FROM conversations c`+where+` ORDER BY `+order+direction+`, c.uid`+direction+
+	found, err := rows(ctx, `SELECT c.uid, c.id, `+conversationBytes+` FROM conversations c`+where+` ORDER BY `+order+direction+`, c.uid`+direction+
 		` LIMIT $`+strconv.Itoa(len(args)+1)+` OFFSET $`+strconv.Itoa(len(args)+2), append(args, limit(q.Limit), max(q.Offset, 0))...)
-	page, err = collect(found, err, scanConversation)
+	page, err = collect(found, err, func(r row) (k Key, err error) { return k, r.Scan(&k.UID, &k.ID, &k.Bytes) })
 	return page, n[0], s.fault(err)
 }
 
@@ -108,12 +118,13 @@ const staleConversations = `SELECT ` + conversationColumns + ` FROM (
 
 // StaleConversations returns threads that are not busy and have not changed since a
 // time, or that are not among the newest of their tenant, by UID, after one of them
-// ("": from the first on). A negative keepNewest keeps all.
+// ("": from the first on). A page ends early when what it has is large, and is empty
+// after the last. A negative keepNewest keeps all.
 func (s *Store) StaleConversations(ctx context.Context, before time.Time, keepNewest int, after sandbox.UID, most int) ([]conversation.Thread, error) {
 	if keepNewest < 0 {
 		keepNewest = 1 << 31
 	}
 	rows, err := s.rows(ctx, staleConversations, micros(before), keepNewest, after, limit(most))
-	list, err := collect(rows, err, scanConversation)
+	list, _, err := collectPage(rows, err, scanConversation, func(c conversation.Thread) int64 { return c.Bytes() })
 	return list, s.fault(err)
 }

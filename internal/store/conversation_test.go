@@ -125,6 +125,14 @@ func TestConversations(t *testing.T) {
 	}
 }
 
+func idsOf(list []Key) string {
+	var all []string
+	for _, k := range list {
+		all = append(all, k.ID)
+	}
+	return strings.Join(all, " ")
+}
+
 func ids(list []conversation.Thread) string {
 	var all []string
 	for _, c := range list {
@@ -185,13 +193,13 @@ func TestConversationQueries(t *testing.T) {
 	} {
 		tt.q.Tenant = &acme
 		list, total, err := s.Conversations(t.Context(), tt.q)
-		if err != nil || ids(list) != tt.want || total != tt.total {
-			t.Errorf("%s: %q of %d, %v, want %q of %d", name, ids(list), total, err, tt.want, tt.total)
+		if err != nil || idsOf(list) != tt.want || total != tt.total {
+			t.Errorf("%s: %q of %d, %v, want %q of %d", name, idsOf(list), total, err, tt.want, tt.total)
 		}
 	}
 	list, total, err := s.Conversations(t.Context(), ConversationQuery{Metadata: object(`{"on":true}`)})
-	if err != nil || ids(list) != "d d" || total != 2 {
-		t.Errorf("of all tenants: %q of %d, %v", ids(list), total, err)
+	if err != nil || idsOf(list) != "d d" || total != 2 {
+		t.Errorf("of all tenants: %q of %d, %v", idsOf(list), total, err)
 	}
 	_, _, err = s.Conversations(t.Context(), ConversationQuery{IDs: make([]string, maxLimit+1)})
 	wantKind(t, "too many ids", err, errs.Invalid)
@@ -221,8 +229,8 @@ func TestConversationOfOddText(t *testing.T) {
 	} {
 		c := talk(t, s, "acme", name, func(c *conversation.Thread) { c.Metadata = metadata })
 		list, total, err := s.Conversations(t.Context(), ConversationQuery{Metadata: c.Metadata})
-		if err != nil || total != 1 || ids(list) != name {
-			t.Errorf("%s: %q of %d, %v", name, ids(list), total, err)
+		if err != nil || total != 1 || idsOf(list) != name {
+			t.Errorf("%s: %q of %d, %v", name, idsOf(list), total, err)
 		}
 	}
 	for name, edit := range map[string]func(*conversation.Thread){

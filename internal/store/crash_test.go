@@ -157,7 +157,11 @@ func checkTalks(t *testing.T, s *Store, threads map[string]int) {
 		if err != nil || done < want {
 			t.Fatalf("thread %s has done %d steps, %v; acknowledged are %d", uid, done, err, want)
 		}
-		for i, checkpoint := range all {
+		for i, key := range all {
+			checkpoint, err := s.Checkpoint(t.Context(), c.UID, key.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
 			list, err := s.Messages(t.Context(), c.UID, checkpoint.Messages)
 			if err != nil || checkpoint.Step != len(all)-i || len(list) != 2*checkpoint.Step || i == 0 && c.Head != checkpoint.ID {
 				t.Fatalf("thread %s: checkpoint %+v has %d messages, %v; the head is %s", uid, checkpoint, len(list), err, c.Head)

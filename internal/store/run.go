@@ -104,9 +104,27 @@ func scanRunOfMany(r row) (n conversation.Run, err error) {
 	return n, err
 }
 
-// Runs returns those that a query selects, without long inputs.
+// Runs returns those that a query selects, without long inputs. A page ends early when
+// what it has is large.
 func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conversation.Run, error) {
-	query, args := `SELECT `+runColumns+` FROM runs WHERE thread = $1`, []any{uid, limit(q.Limit), max(q.Offset, 0)}
+	query, args := q.build(uid, runColumns)
+	rows, err := s.rows(ctx, query, args...)
+	list, _, err := collectPage(rows, err, scanRunOfMany, func(r conversation.Run) int64 { return r.Bytes() })
+	return list, s.fault(err)
+}
+
+// RunKeys returns the keys of those that a query selects.
+func (s *Store) RunKeys(ctx context.Context, uid sandbox.UID, q RunQuery) ([]Key, error) {
+	query, args := q.build(uid, `id, octet_length(request) + octet_length(metadata) + octet_length(error)`)
+	rows, err := s.rows(ctx, query, args...)
+	list, err := collect(rows, err, scanKey)
+	return list, s.fault(err)
+}
+
+func scanKey(r row) (k Key, err error) { return k, r.Scan(&k.ID, &k.Bytes) }
+
+func (q RunQuery) build(uid sandbox.UID, columns string) (query string, args []any) {
+	query, args = `SELECT `+columns+` FROM runs WHERE thread = $1`, []any{uid, limit(q.Limit), max(q.Offset, 0)}
 	if q.Status != "" {
 		args = append(args, q.Status)
 		query += ` AND status = $` + strconv.Itoa(len(args))
@@ -122,9 +140,7 @@ func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conver
 	if q.Oldest {
 		order = ` ORDER BY seq`
 	}
-	rows, err := s.rows(ctx, query+order+` LIMIT $2 OFFSET $3`, args...)
-	list, err := collect(rows, err, scanRunOfMany)
-	return list, s.fault(err)
+	return query + order + ` LIMIT $2 OFFSET $3`, args
 }
 
 // UnfinishedRuns returns the runs of all threads that have not ended, those of a
@@ -227,11 +243,11 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, messa
 
 // SizeOfRun is about how many bytes the request of a run, or of none, and messages have.
 func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string, messages conversation.Refs) (size int64, err error) {
-	err = s.row(ctx, `SELECT COALESCE(SUM(LENGTH(request)), 0) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
+	err = s.row(ctx, `SELECT COALESCE(SUM(octet_length(request)), 0) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
 	for first, last := range messages.Spans() {
 		var more int64
 		if err == nil {
-			err = s.row(ctx, `SELECT COALESCE(SUM(LENGTH(body)), 0) FROM conversation_messages WHERE thread = $1 AND place BETWEEN $2 AND $3`, uid, first, last).Scan(&more)
+			err = s.row(ctx, `SELECT COALESCE(SUM(octet_length(body)), 0) FROM conversation_messages WHERE thread = $1 AND place BETWEEN $2 AND $3`, uid, first, last).Scan(&more)
 		}
 		size += more
 	}

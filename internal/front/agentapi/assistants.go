@@ -117,15 +117,11 @@ func (d *door) searchAssistants(w http.ResponseWriter, r *http.Request) error {
 	if err := in.check("assistant_id", "graph_id", "created_at", "updated_at", "name"); err != nil {
 		return err
 	}
-	found, total, err := d.Assistants.Search(r.Context(), in.query())
+	found, err := d.Assistants.Search(r.Context(), in.query())
 	if err != nil {
 		return err
 	}
-	list := make([]Assistant, len(found))
-	for i, a := range found {
-		list[i] = assistantOf(a)
-	}
-	return writePage(w, in.page, total, len(list), each(list))
+	return writePage(w, in.page, found.Total, found.Len, each(found, assistantOf))
 }
 
 func (d *door) countAssistants(w http.ResponseWriter, r *http.Request) error {
@@ -137,11 +133,11 @@ func (d *door) countAssistants(w http.ResponseWriter, r *http.Request) error {
 	if err := in.check(); err != nil {
 		return err
 	}
-	_, total, err := d.Assistants.Search(r.Context(), in.query())
+	found, err := d.Assistants.Search(r.Context(), in.query())
 	if err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, total)
+	front.WriteJSON(w, http.StatusOK, found.Total)
 	return nil
 }
 

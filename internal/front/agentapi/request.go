@@ -14,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
@@ -122,19 +123,21 @@ func writePage(w http.ResponseWriter, p page, total, n int, list iter.Seq2[any, 
 	if next := *p.Offset + n; next < total && n > 0 {
 		h.Set("X-Pagination-Next", strconv.Itoa(next))
 	}
+	return writeSelected(w, p, list)
+}
+
+// writeSelected answers with a list of which each element has what p asks for.
+func writeSelected(w http.ResponseWriter, p page, list iter.Seq2[any, error]) error {
 	if p.whole() {
 		return writeEach(w, list)
 	}
 	return writeEach(w, func(yield func(any, error) bool) {
 		for v, err := range list {
-			var some any
-			if h, ok := v.(held); ok && err == nil {
-				some, err = p.selected(h.value)
-				h.release()
-			} else if err == nil {
-				some, err = p.selected(v)
+			h, _ := v.(held)
+			if err == nil {
+				h.value, err = p.selected(h.value)
 			}
-			if !yield(some, err) {
+			if !yield(h, err) {
 				return
 			}
 		}
@@ -166,11 +169,11 @@ func (p page) selected(v any) (object, error) {
 	return some, nil
 }
 
-// each is a list that is there already.
-func each[T any](list []T) iter.Seq2[any, error] {
+// each is a list of the agent, in the form of the API.
+func each[T, F any](list agent.List[T], form func(T) F) iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
-		for _, v := range list {
-			if !yield(v, nil) {
+		for item, err := range list.All {
+			if !yield(held{form(item.Value), item.Release}, err) {
 				return
 			}
 		}
@@ -243,8 +246,9 @@ func writeEach(w http.ResponseWriter, list iter.Seq2[any, error]) error {
 	return nil
 }
 
-// largestKept bounds the buffer that is kept for the next element of a list.
-const largestKept = 1 << 20
+// largestKept bounds the buffer that is kept for the next element of a list while its
+// client takes its time: larger writes are charged to the client.
+const largestKept = 64 << 10
 
 // listIn reads a list of a query: repeated, as a JSON list, or with commas.
 func listIn(q url.Values, name string) (all []string) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
@@ -147,17 +146,7 @@ func (d *door) listRuns(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	fields := page{Select: listIn(query, "select")}
-	list := make([]any, len(found))
-	for i, run := range found {
-		list[i] = runOf(run, thread)
-		if !fields.whole() {
-			if list[i], err = fields.selected(list[i]); err != nil {
-				return err
-			}
-		}
-	}
-	front.WriteJSON(w, http.StatusOK, list)
-	return nil
+	return writeSelected(w, fields, each(found, func(run conversation.Run) Run { return runOf(run, thread) }))
 }
 
 func (d *door) getRun(w http.ResponseWriter, r *http.Request) error {
@@ -243,13 +232,11 @@ func (d *door) cancelRuns(w http.ResponseWriter, r *http.Request) error {
 func (d *door) busyThreads(r *http.Request) ([]string, error) {
 	var ids []string
 	for {
-		found, total, err := d.Threads.Search(r.Context(), agent.ThreadQuery{Status: conversation.ThreadBusy, SortBy: "thread_id", Limit: 1000, Offset: len(ids)})
+		found, total, err := d.Threads.IDs(r.Context(), agent.ThreadQuery{Status: conversation.ThreadBusy, SortBy: "thread_id", Limit: 1000, Offset: len(ids)})
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range found {
-			ids = append(ids, t.ID)
-		}
+		ids = append(ids, found...)
 		if len(found) == 0 || len(ids) >= total {
 			return ids, nil
 		}
@@ -259,14 +246,13 @@ func (d *door) busyThreads(r *http.Request) ([]string, error) {
 func (d *door) cancelIn(r *http.Request, thread string, in RunsCancel, rollback bool) error {
 	ids := in.RunIDs
 	if len(ids) == 0 {
-		runs, err := d.Runs.List(r.Context(), thread, agent.RunQuery{Limit: 1000})
-		if err != nil && !errors.Is(err, errs.NotFound) { // it may be gone by now
-			return err
+		status := conversation.RunStatus(in.Status)
+		if in.Status == "all" {
+			status = ""
 		}
-		for _, run := range runs {
-			if !run.Status.Ended() && slices.Contains([]string{"all", string(run.Status)}, in.Status) {
-				ids = append(ids, run.ID)
-			}
+		var err error
+		if ids, err = d.Runs.IDs(r.Context(), thread, status); err != nil && !errors.Is(err, errs.NotFound) { // it may be gone by now
+			return err
 		}
 	}
 	for _, id := range ids {

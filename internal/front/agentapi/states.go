@@ -211,13 +211,7 @@ func (d *door) writeHistory(w http.ResponseWriter, r *http.Request, q agent.Hist
 	if err != nil {
 		return err
 	}
-	return writeEach(w, func(yield func(any, error) bool) {
-		for s, err := range states {
-			if !yield(held{stateOf(s), s.Release}, err) {
-				return
-			}
-		}
-	})
+	return writeEach(w, each(states, stateOf))
 }
 
 func (d *door) getHistory(w http.ResponseWriter, r *http.Request) error {
@@ -260,7 +254,7 @@ func (d *door) postHistory(w http.ResponseWriter, r *http.Request) error {
 	}
 	if in.Checkpoint != nil && in.Checkpoint.NS != "" {
 		// It is of a subgraph, and there are none.
-		if _, err := d.Runs.List(r.Context(), r.PathValue("thread_id"), agent.RunQuery{Limit: 1}); err != nil {
+		if _, err := d.Runs.IDs(r.Context(), r.PathValue("thread_id"), ""); err != nil {
 			return err
 		}
 		front.WriteJSON(w, http.StatusOK, []ThreadState{})

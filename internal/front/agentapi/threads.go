@@ -175,22 +175,12 @@ func (d *door) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, total, err := d.Threads.Search(r.Context(), q)
+	withState := len(in.Select) == 0 || slices.Contains(in.Select, "values") || slices.Contains(in.Select, "interrupts")
+	found, err := d.Threads.Search(r.Context(), q, withState)
 	if err != nil {
 		return err
 	}
-	withState := in.shows("values") || in.shows("interrupts")
-	return writePage(w, in.page, total, len(found), func(yield func(any, error) bool) {
-		for _, t := range found {
-			view, err := agent.ThreadView{Thread: t}, error(nil)
-			if withState {
-				view, err = d.Threads.View(r.Context(), t)
-			}
-			if !yield(held{threadOf(view), view.Release}, err) {
-				return
-			}
-		}
-	})
+	return writePage(w, in.page, found.Total, found.Len, each(found, threadOf))
 }
 
 func (d *door) countThreads(w http.ResponseWriter, r *http.Request) error {
@@ -200,7 +190,7 @@ func (d *door) countThreads(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.Limit, q.Offset = 1, 0
-	_, total, err := d.Threads.Search(r.Context(), q)
+	_, total, err := d.Threads.IDs(r.Context(), q)
 	if err != nil {
 		return err
 	}
