@@ -207,7 +207,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.snapshots = snapshot.New(snapshot.Config{
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes, Services: s.services.States,
-		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
+		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots, Budget: s.budget,
 	})
 	s.programs.builds = imagebuild.New(imagebuild.Config{
 		Images: cfg.Images, Journals: cfg.Journals, Create: s.sandboxes.Create, InUse: s.sandboxes.ImagesInUse, PolicyChanged: s.live.Egress().PolicyChanged,
@@ -217,7 +217,7 @@ func New(cfg Config) (*Service, error) {
 	s.previews = preview.New(preview.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Now: cfg.Now, URL: cfg.URLs.Preview, Watch: watch.Follow})
 	s.files = transfer.NewFiles(s.openFiles, s.recorder, s.sandboxes.Host().CPUs)
 	s.exports = transfer.NewExports(transfer.ExportsConfig{
-		Files: s.files, Store: cfg.Store, Scope: s.scope, Log: cfg.Log, Now: cfg.Now, DownloadURL: cfg.URLs.Download,
+		Files: s.files, Store: cfg.Store, Scope: s.scope, Log: cfg.Log, Now: cfg.Now, DownloadURL: cfg.URLs.Download, Budget: s.budget,
 	})
 	s.imports = transfer.NewImports(s.exports, cfg.Uploads, cfg.ImportDirs)
 	return s, nil
@@ -260,7 +260,7 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.programs.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
 	s.tasks = tasks.New(tasks.Config{
 		Store: cfg.Store, Journals: cfg.Journals, Live: s.live, Git: s.programs.git, Services: s.services, Scope: s.scope, Gate: s.gate, Log: cfg.Log, Now: cfg.Now,
-		Secrets: s.Secrets().Values, Note: s.recorder.Note, Program: cfg.Sandboxes.TaskProgram,
+		Secrets: s.Secrets().Values, Note: s.recorder.Note, Program: cfg.Sandboxes.TaskProgram, Budget: s.budget,
 	})
 	s.programs.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
 }

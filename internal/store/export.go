@@ -52,6 +52,12 @@ func (s *Store) AddExports(ctx context.Context, box sandbox.UID, exports []Expor
 	})
 }
 
+// ExportsBytes is about how many the paths have that a sandbox gave out.
+func (s *Store) ExportsBytes(ctx context.Context, box sandbox.UID) (bytes int64, err error) {
+	err = s.row(ctx, `SELECT COALESCE(SUM(octet_length(path) + 64), 0) FROM exports WHERE box = $1`, box).Scan(&bytes)
+	return bytes, s.fault(err)
+}
+
 // Exports returns the paths that a sandbox gave out, in their order.
 func (s *Store) Exports(ctx context.Context, box sandbox.UID) ([]Export, error) {
 	rows, err := s.rows(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 ORDER BY path`, box)

@@ -123,9 +123,11 @@ type SnapshotQuery struct {
 	Limit  int         // 0: 100; never more than 1000
 }
 
-// Snapshots returns those that are ready, the newest first.
-func (s *Store) Snapshots(ctx context.Context, q SnapshotQuery) ([]sandbox.Snapshot, error) {
-	query, args := `SELECT `+snapshotColumns+` FROM snapshots WHERE state = 'ready'`, []any{limit(q.Limit)}
+// Snapshots returns a page of those that are ready, the newest first, and whether there
+// may be more. It ends early when what it has is large.
+func (s *Store) Snapshots(ctx context.Context, q SnapshotQuery) (page []sandbox.Snapshot, more bool, err error) {
+	n := limit(q.Limit)
+	query, args := `SELECT `+snapshotColumns+` FROM snapshots WHERE state = 'ready'`, []any{n}
 	and := func(condition string, value any) {
 		args = append(args, value)
 		query += fmt.Sprintf(" AND %s $%d", condition, len(args))
@@ -140,8 +142,8 @@ func (s *Store) Snapshots(ctx context.Context, q SnapshotQuery) ([]sandbox.Snaps
 		and("uid <", q.Before)
 	}
 	rows, err := s.rows(ctx, query+` ORDER BY uid DESC LIMIT $1`, args...)
-	all, err := collect(rows, err, s.seal.scanSnapshot)
-	return all, s.fault(err)
+	page, short, err := collectPage(rows, err, s.seal.scanSnapshot, func(n sandbox.Snapshot) int64 { return n.Spec.Bytes() })
+	return page, short || len(page) == n, s.fault(err)
 }
 
 // UnreadySnapshots returns those that are being made or removed, or were when

@@ -43,7 +43,7 @@ func TestSnapshots(t *testing.T) {
 	if _, err := s.Snapshot(ctx, &acme, "first"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Snapshot of one that is not ready = %v, want not found", err)
 	}
-	if all, err := s.Snapshots(ctx, SnapshotQuery{Tenant: &acme}); err != nil || len(all) != 0 {
+	if all, _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: &acme}); err != nil || len(all) != 0 {
 		t.Errorf("Snapshots = %v, %v, want none", all, err)
 	}
 	if use, err := s.SnapshotUse(ctx, acme); err != nil || use != (SnapshotUse{Count: 1}) {
@@ -66,14 +66,14 @@ func TestSnapshots(t *testing.T) {
 	if err := errors.Join(s.CreateSnapshot(ctx, second), s.ReadySnapshot(ctx, second.UID, 1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	page, err := s.Snapshots(ctx, SnapshotQuery{Tenant: &acme, Source: "source", Limit: 1})
-	if err != nil || len(page) != 1 || page[0].UID != second.UID {
+	page, more, err := s.Snapshots(ctx, SnapshotQuery{Tenant: &acme, Source: "source", Limit: 1})
+	if err != nil || !more || len(page) != 1 || page[0].UID != second.UID {
 		t.Errorf("Snapshots = %+v, %v, want the newest", page, err)
 	}
-	if page, err = s.Snapshots(ctx, SnapshotQuery{Before: page[0].UID, Limit: 1}); err != nil || len(page) != 1 || page[0].UID != n.UID {
+	if page, _, err = s.Snapshots(ctx, SnapshotQuery{Before: page[0].UID, Limit: 1}); err != nil || len(page) != 1 || page[0].UID != n.UID {
 		t.Errorf("Snapshots, next page = %+v, %v", page, err)
 	}
-	if page, err = s.Snapshots(ctx, SnapshotQuery{Source: "another"}); err != nil || len(page) != 0 {
+	if page, _, err = s.Snapshots(ctx, SnapshotQuery{Source: "another"}); err != nil || len(page) != 0 {
 		t.Errorf("Snapshots of another sandbox = %+v, %v", page, err)
 	}
 	if use, err := s.SnapshotUse(ctx, acme); err != nil || use != (SnapshotUse{2, 31}) {

@@ -63,8 +63,8 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	read("SnapshotByUID", func() error { _, err := s.SnapshotByUID(ctx, kept.UID); return err })
 	for name, tenant := range map[string]*string{"of a tenant": &kept.Tenant, "of any": nil} {
 		read("Snapshot "+name, func() error { _, err := s.Snapshot(ctx, tenant, kept.Name); return err })
-		read("Snapshots "+name, func() error { _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Source: "x"}); return err })
-		read("Snapshots "+name+", next page", func() error { _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Before: kept.UID}); return err })
+		read("Snapshots "+name, func() error { _, _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Source: "x"}); return err })
+		read("Snapshots "+name+", next page", func() error { _, _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Before: kept.UID}); return err })
 	}
 	read("SnapshotUse", func() error { _, err := s.SnapshotUse(ctx, kept.Tenant); return err })
 	read("UnreadySnapshots", func() error { _, err := s.UnreadySnapshots(ctx); return err })

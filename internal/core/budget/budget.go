@@ -3,7 +3,12 @@
 // may have how much the [Memory] behind it decides.
 package budget
 
-import "context"
+import (
+	"context"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/tenancy"
+)
 
 // Memory bounds what answers take of the daemon's memory, per caller.
 // *front.Budget is one. Beyond it, it is errs.Unready.
@@ -25,13 +30,14 @@ const (
 )
 
 // reads is how many lists are read at once: how large one is is known when it has
-// been read, and only then is it charged.
-const reads = 2
+// been read, and only then is it charged. Half of them are for no tenant only, and
+// no tenant keeps another one waiting.
+var reads = tenancy.Bound{All: 4, Tenant: 2, Reserved: 2}
 
 // Budget charges for answers. The zero value charges nothing.
 type Budget struct {
 	memory Memory
-	turns  chan struct{}
+	turns  *tenancy.Turns
 }
 
 // New returns a Budget that charges a Memory; without one it charges nothing.
@@ -39,7 +45,7 @@ func New(m Memory) Budget {
 	if m == nil {
 		return Budget{}
 	}
-	return Budget{memory: m, turns: make(chan struct{}, reads)}
+	return Budget{memory: m, turns: tenancy.NewTurns(reads)}
 }
 
 // Counts reports whether anything is charged at all.
@@ -51,12 +57,7 @@ func (b Budget) Turn(ctx context.Context) (done func(), err error) {
 	if b.turns == nil {
 		return func() {}, nil
 	}
-	select {
-	case b.turns <- struct{}{}:
-		return func() { <-b.turns }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return b.turns.Take(ctx, auth.From(ctx).Tenant)
 }
 
 // ChargeList counts what a list holds against the caller's memory until its

@@ -18,7 +18,7 @@ func TestFewListsAreReadAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(memory{})
 		var dones []func()
-		for range reads {
+		for range reads.Reserved {
 			done, err := b.Turn(t.Context())
 			if err != nil {
 				t.Fatal(err)

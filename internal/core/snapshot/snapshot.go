@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
@@ -44,6 +45,7 @@ type Config struct {
 	Services func(sandbox.Sandbox) map[string]sandbox.ServiceState
 	Gate     *gate.Gate
 	Scope    *scope.Scope
+	Budget   budget.Budget // the zero one charges nothing
 	Recorder *history.Recorder
 	Log      *slog.Logger
 	Bounds   Bounds
@@ -345,13 +347,25 @@ func (s *Snapshots) List(ctx context.Context, q Query) (page []sandbox.Snapshot,
 			return nil, "", errs.E(errs.Invalid, "cursor: not one of this list").Because(err)
 		}
 	}
-	page, err = s.cfg.Store.Snapshots(ctx, store.SnapshotQuery{
+	done, err := s.cfg.Budget.Turn(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer done()
+	page, more, err := s.cfg.Store.Snapshots(ctx, store.SnapshotQuery{
 		Tenant: scope.Whose(ctx, q.Tenant), Source: sandbox.ID(q.Source), Before: before, Limit: q.Limit,
 	})
-	if n := len(page); err == nil && n > 0 && n >= min(cmp.Or(q.Limit, 100), 1000) {
-		next = string(page[n-1].UID)
+	if err != nil {
+		return nil, "", err
 	}
-	return page, next, err
+	if more {
+		next = string(page[len(page)-1].UID)
+	}
+	var bytes int64
+	for _, n := range page {
+		bytes += n.Spec.Bytes()
+	}
+	return page, next, s.cfg.Budget.ChargeList(ctx, bytes)
 }
 
 // Remove deletes a snapshot. What began from it goes on. NotFound when there is

@@ -113,22 +113,36 @@ func (t *Tasks) List(ctx context.Context, id string, before int64, limit int) (P
 	if limit <= 0 || limit > MaxPage {
 		limit = MaxPage
 	}
-	list, err := t.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{Kind: task.Kind, Newest: true, BeforeSeq: before, Limit: limit + 1, Brief: true})
+	done, err := t.cfg.Budget.Turn(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	defer done()
+	q := store.ExecQuery{Kind: task.Kind, Newest: true, BeforeSeq: before, Limit: limit, Brief: true}
+	list, err := t.cfg.Store.Execs(ctx, b.UID, q)
+	if err != nil || len(list) == 0 {
+		return Page{Tasks: []Task{}}, err
+	}
+	// It may be short because its tasks are long.
+	last := list[len(list)-1].Seq
+	q.BeforeSeq, q.Limit = last, 1
+	more, err := t.cfg.Store.Execs(ctx, b.UID, q)
 	if err != nil {
 		return Page{}, err
 	}
 	p := Page{Tasks: make([]Task, 0, len(list))}
-	for i, x := range list {
-		if i == limit {
-			p.Before = list[i-1].Seq
-			break
-		}
+	var bytes int64
+	if len(more) > 0 {
+		p.Before = last
+	}
+	for _, x := range list {
 		if x, err = t.cfg.Live.Execs().AsItStands(ctx, x); err != nil {
 			return Page{}, err
 		}
+		bytes += x.Bytes()
 		p.Tasks = append(p.Tasks, taskOf(b, x))
 	}
-	return p, nil
+	return p, t.cfg.Budget.ChargeList(ctx, bytes)
 }
 
 // Active is the task of a sandbox that runs, the oldest if there are several, and

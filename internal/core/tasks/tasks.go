@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/program"
@@ -55,6 +56,7 @@ type Config struct {
 	Git      *program.Git
 	Services *services.Services
 	Scope    *scope.Scope
+	Budget   budget.Budget // the zero one charges nothing
 	Gate     *gate.Gate
 	Log      *slog.Logger
 	Now      func() time.Time

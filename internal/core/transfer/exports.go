@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -31,12 +32,13 @@ const (
 
 // Exports registers what sandboxes give out, and reads it.
 type Exports struct {
-	files *Files
-	store *store.Store
-	scope *scope.Scope
-	log   *slog.Logger
-	now   func() time.Time
-	url   func(b sandbox.Sandbox, name string) string
+	files  *Files
+	store  *store.Store
+	scope  *scope.Scope
+	log    *slog.Logger
+	now    func() time.Time
+	url    func(b sandbox.Sandbox, name string) string
+	budget budget.Budget
 }
 
 // ExportsConfig is what [NewExports] needs; all but DownloadURL is required.
@@ -48,6 +50,7 @@ type ExportsConfig struct {
 	Now   func() time.Time
 	// DownloadURL is where clients get an exported path; nil: that is not known.
 	DownloadURL func(b sandbox.Sandbox, name string) string
+	Budget      budget.Budget // the zero one charges nothing
 }
 
 // NewExports returns Exports of the sandboxes in the store.
@@ -56,7 +59,7 @@ func NewExports(c ExportsConfig) *Exports {
 	if url == nil {
 		url = func(sandbox.Sandbox, string) string { return "" }
 	}
-	return &Exports{files: c.Files, store: c.Store, scope: c.Scope, log: c.Log, now: c.Now, url: url}
+	return &Exports{files: c.Files, store: c.Store, scope: c.Scope, log: c.Log, now: c.Now, url: url, budget: c.Budget}
 }
 
 // ExportedFile is a path that was to be exported.
@@ -219,6 +222,15 @@ func exportFault(name string, err error) error {
 func (x *Exports) List(ctx context.Context, id string) ([]ExportedFile, error) {
 	b, err := x.scope.Find(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	// A path is in the answer again, in its URL. They are many, so that how many
+	// bytes they have is asked before they are read.
+	bytes, err := x.store.ExportsBytes(ctx, b.UID)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.budget.ChargeList(ctx, 2*bytes); err != nil {
 		return nil, err
 	}
 	exports, err := x.store.Exports(ctx, b.UID)

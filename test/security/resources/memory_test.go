@@ -41,18 +41,28 @@ func BenchmarkDaemon(b *testing.B) {
 	collector.Server() // as cubby serve
 	d := daemontest.Start(b, daemontest.Options{Config: func(c *config.Config) {
 		c.Tokens = config.Secret("web@acme:" + acme + ",web2@other:" + other + ",op:" + operator)
-	}})
+	}, Dir: os.Getenv(dataDir)})
 	fmt.Printf("URL %s\n", d.URL)
 	_, _ = io.Copy(io.Discard, os.Stdin) // it ends when the test does
 }
+
+// dataDir is the environment variable with the data directory of that process.
+const dataDir = "DATA_DIR_OF_THE_DAEMON"
 
 type daemon struct {
 	t       *testing.T
 	address string
 	pid     int
+	stop    func()
+
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu
 }
 
-func start(t *testing.T) *daemon {
+func start(t *testing.T) *daemon { return startIn(t, "") }
+
+// startIn starts a daemon in a data directory; "" is one of its own.
+func startIn(t *testing.T, dir string) *daemon {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -60,6 +70,7 @@ func start(t *testing.T) *daemon {
 	}
 	cmd := exec.Command(exe, "-test.run=^$", "-test.bench=^BenchmarkDaemon$", "-test.benchtime=1x")
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // see collector.Server
+	cmd.Env = append(cmd.Env, dataDir+"="+dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -81,11 +92,12 @@ func start(t *testing.T) *daemon {
 	}
 	var rest sync.WaitGroup
 	rest.Go(func() { _, _ = io.Copy(io.Discard, out) }) // what a benchmark says at its end
-	t.Cleanup(func() {
+	d.stop = sync.OnceFunc(func() {
 		_ = in.Close() // it ends the daemon
 		rest.Wait()
 		_ = cmd.Wait() // killed sandboxes are not this test's
 	})
+	t.Cleanup(d.stop)
 	if d.address == "" {
 		t.Fatal("the daemon did not start")
 	}
@@ -108,6 +120,9 @@ func (d *daemon) send(token, request, body string) net.Conn {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() { _ = conn.Close() })
+	d.mu.Lock()
+	d.conns = append(d.conns, conn)
+	d.mu.Unlock()
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		d.t.Fatal(err)
 	}
@@ -117,6 +132,16 @@ func (d *daemon) send(token, request, body string) net.Conn {
 	// A server that refuses does not read the rest.
 	_, _ = io.Copy(conn, io.MultiReader(strings.NewReader(request+"\r\nHost: cubby\r\nAuthorization: Bearer "+token+"\r\n\r\n"), strings.NewReader(body)))
 	return conn
+}
+
+// hangUp ends all requests that are open.
+func (d *daemon) hangUp() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, conn := range d.conns {
+		_ = conn.Close() // it is closed again
+	}
+	d.conns = nil
 }
 
 // crowd has n clients do the same at once, few of them at a time: the test is
