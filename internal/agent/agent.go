@@ -97,6 +97,8 @@ type Config struct {
 	// it.
 	Webhooks *webhook.Sender
 	Describe func(RunEnd) ([]byte, error)
+	// Admit is the error of a host whose disk has no room for more; nil: it has.
+	Admit func() error
 	// Leave is called when runs are about to be left to the next daemon: what they do
 	// in sandboxes goes on. Nil: nobody cares.
 	Leave func()
@@ -114,6 +116,8 @@ type Bounds struct {
 	// Memory is of the states of runs that go on, in bytes, all together, and again of
 	// the states that are being shown; a tenant has half of it. Who has no room waits.
 	Memory int64
+	// Bytes are what a tenant's threads and assistants may have, with all that runs told.
+	Bytes int64
 	// History is how long journals of runs are kept.
 	History time.Duration
 }
@@ -127,6 +131,7 @@ type Service struct {
 	reading *room // of those who are shown states
 	listing *tenancy.Turns
 	threads keylock.Locks // by uid: who decides which run goes on
+	trims   keylock.Locks // by tenant
 
 	cronsChanged chan struct{} // has a token when a run of a cron may be due
 
@@ -173,6 +178,7 @@ func (s *Service) Run(ctx context.Context) error {
 		s.open()
 		s.work.Go(s.endAbandoned)
 		s.work.Go(func() { s.runCrons(context.WithoutCancel(ctx)) })
+		s.work.Go(func() { s.boundUntil(ctx) })
 		s.sweepUntil(ctx)
 	}
 	if s.cfg.Leave != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +94,7 @@ type world struct {
 	choose  func(ctx context.Context) error    // is asked first, if it is not nil
 	ending  func() error                       // of a thread's sandboxes
 	now     func() time.Time
+	full    atomic.Bool // the disk
 	bounds  agent.Bounds
 	url     string // of a database in place of SQLite
 	log     *slog.Logger
@@ -172,6 +174,13 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, url: url, dir: t.TempDir(), model: newModel(), bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}}
 }
 
+func (w *world) admit() error {
+	if w.full.Load() {
+		return errs.E(errs.Exhausted, "the disk is full")
+	}
+	return nil
+}
+
 func (w *world) db() string { return filepath.Join(w.dir, "cubby.db") }
 
 // daemon starts an agent, which stops with the test or by stop.
@@ -188,7 +197,7 @@ func (w *world) daemon() (s *agent.Service, stop func()) {
 	if w.opened != nil {
 		w.opened()
 	}
-	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log, Returning: w.returns})
+	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log, Returning: w.returns, Admit: w.admit})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

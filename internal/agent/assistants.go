@@ -108,7 +108,7 @@ func (a *Assistants) Create(ctx context.Context, n NewAssistant) (conversation.A
 	} else if _, err := uuid.Parse(n.ID); err != nil {
 		return conversation.Assistant{}, errs.E(errs.Invalid, "assistant_id: not a UUID")
 	}
-	if err := errors.Join(a.seed(ctx), checkConfig(n.Config), checkConfig(n.Context)); err != nil {
+	if err := errors.Join(a.seed(ctx), a.s.mayKeep(ctx), checkConfig(n.Config), checkConfig(n.Context)); err != nil {
 		return conversation.Assistant{}, err
 	}
 	if n.Name == "" {
@@ -147,7 +147,7 @@ func (a *Assistants) Update(ctx context.Context, id string, p AssistantPatch) (c
 	if p.GraphID != nil && !slices.Contains(graphs, *p.GraphID) {
 		return was, errs.E(errs.NotFound, "No graph %.80q", *p.GraphID)
 	}
-	if err := errors.Join(checkConfig(p.Config), checkConfig(p.Context)); err != nil {
+	if err := errors.Join(a.s.mayKeep(ctx), checkConfig(p.Config), checkConfig(p.Context)); err != nil {
 		return was, err
 	}
 	return a.s.cfg.Store.ChangeAssistant(ctx, was.Tenant, was.ID, func(as *conversation.Assistant) error {

@@ -45,6 +45,9 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if err := s.enter(ctx); err != nil {
 		return none, conversation.Thread{}, err
 	}
+	if err := s.mayKeep(ctx); err != nil {
+		return none, conversation.Thread{}, err
+	}
 	run, as, err := r.prepare(ctx, thread, n)
 	if err != nil {
 		return none, conversation.Thread{}, err

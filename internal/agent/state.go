@@ -179,6 +179,9 @@ func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conver
 	if err != nil {
 		return none, err
 	}
+	if err := t.s.mayKeep(ctx); err != nil {
+		return none, err
+	}
 	more, err := conversation.ParseValues(ch.Values)
 	if err != nil {
 		return none, err
@@ -284,6 +287,9 @@ func (t *Threads) Annotate(ctx context.Context, id, checkpoint string, metadata 
 	}
 	if checkpoint == "" {
 		return conversation.Checkpoint{}, errs.E(errs.NotFound, "the thread has no state yet")
+	}
+	if err := t.s.mayKeep(ctx); err != nil {
+		return conversation.Checkpoint{}, err
 	}
 	return t.s.cfg.Store.AnnotateCheckpoint(ctx, found.UID, checkpoint, metadata)
 }

@@ -42,6 +42,9 @@ type NewThread struct {
 
 // Create makes a thread. Conflict when it exists.
 func (t *Threads) Create(ctx context.Context, n NewThread) (conversation.Thread, error) {
+	if err := t.s.mayKeep(ctx); err != nil {
+		return conversation.Thread{}, err
+	}
 	n.Metadata = unmarked(n.Metadata)
 	return t.create(ctx, n)
 }
@@ -154,6 +157,9 @@ func (t *Threads) keys(ctx context.Context, q ThreadQuery) ([]store.Key, int, er
 func (t *Threads) Update(ctx context.Context, id string, metadata map[string]json.RawMessage) (ThreadView, error) {
 	found, err := t.find(ctx, id)
 	if err != nil {
+		return ThreadView{}, err
+	}
+	if err := t.s.mayKeep(ctx); err != nil {
 		return ThreadView{}, err
 	}
 	found, err = t.s.cfg.Store.ChangeConversation(ctx, found.UID, func(th *conversation.Thread) error {

@@ -107,7 +107,7 @@ type Config struct {
 	MCPLimits          Limits `key:"mcp-limits" usage:"the same for sandboxes made over MCP; what is left out is as for POST /v1/sandboxes"`
 
 	HistoryRetention time.Duration `key:"history-retention" default:"168h" usage:"how long events and finished commands with their output are kept; 0: for ever"`
-	HistoryOfTenant  Bytes         `key:"max-history-per-tenant" default:"10GiB" usage:"bytes of commands, events and output that are kept of a tenant, and of the sandboxes of no tenant together: over it the oldest go first; 0: no bound"`
+	HistoryOfTenant  Bytes         `key:"max-history-per-tenant" default:"10GiB" usage:"bytes of commands, events and output that are kept of a tenant, and of the sandboxes of no tenant together: over it the oldest go first; and again of the threads and assistants of the agent, whose unused threads then lose their history, and beyond which nothing is added; 0: no bound"`
 	JournalPerExec   Bytes         `key:"journal-per-exec" default:"64MiB" usage:"output that is kept of one exec; what is cut is counted"`
 	JournalPerBox    Bytes         `key:"journal-per-sandbox" default:"256MiB" usage:"output that is kept of one sandbox; it counts against its disk"`
 

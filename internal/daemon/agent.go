@@ -79,13 +79,13 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 	})
 	d.agent.journals = journals
 	d.agent.service = agent.New(agent.Config{
-		Store: d.store, Journals: journals, Log: d.log, Skills: skills, Leave: leave,
+		Store: d.store, Journals: journals, Log: d.log, Skills: skills, Leave: leave, Admit: d.disks.Admit,
 		Webhooks: d.agent.webhooks, Describe: agentapi.DescribeRunEnd,
 		Models: agent.NewCatalogue(d.agent.settings, open, d.cfg.AgentMaxTurns, d.cfg.AgentTokenBudget),
 		Hands:  agent.NewSandboxes(d.core, hands, d.log),
 		Bounds: agent.Bounds{
 			Runs: d.cfg.AgentRuns, RunsOfTenant: d.cfg.AgentRunsOf, Threads: d.cfg.AgentThreads, Age: d.cfg.AgentThreadAge, History: d.cfg.HistoryRetention,
-			Memory: int64(d.cfg.MemoryBudget) / 2, Crons: d.cfg.AgentCrons,
+			Memory: int64(d.cfg.MemoryBudget) / 2, Crons: d.cfg.AgentCrons, Bytes: int64(d.cfg.HistoryOfTenant),
 		},
 	})
 	d.agent.items = items.New(d.store, store.ItemBounds{Items: d.cfg.StoreItems, Bytes: int64(d.cfg.StoreBytes)}, d.agent.service.Room)

@@ -31,6 +31,8 @@ var shared = map[string]func(*testing.T){
 	"TestCancelledExecs":                         TestCancelledExecs,
 	"TestCopiedSecretIsNotOpened":                TestCopiedSecretIsNotOpened,
 	"TestClosed":                                 TestClosed,
+	"TestUseOfConversations":                     TestUseOfConversations,
+	"TestTrimmedConversation":                    TestTrimmedConversation,
 	"TestAProbeWritesNothing":                    TestAProbeWritesNothing,
 	"TestConcurrentCreates":                      TestConcurrentCreates,
 	"TestEndedSandboxKeepsNoSecrets":             TestEndedSandboxKeepsNoSecrets,

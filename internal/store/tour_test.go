@@ -64,7 +64,10 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	for name, tenant := range map[string]*string{"of a tenant": &kept.Tenant, "of any": nil} {
 		read("Snapshot "+name, func() error { _, err := s.Snapshot(ctx, tenant, kept.Name); return err })
 		read("Snapshots "+name, func() error { _, _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Source: "x"}); return err })
-		read("Snapshots "+name+", next page", func() error { _, _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Before: kept.UID}); return err })
+		read("Snapshots "+name+", next page", func() error {
+			_, _, err := s.Snapshots(ctx, SnapshotQuery{Tenant: tenant, Before: kept.UID})
+			return err
+		})
 	}
 	read("SnapshotUse", func() error { _, err := s.SnapshotUse(ctx, kept.Tenant); return err })
 	read("UnreadySnapshots", func() error { _, err := s.UnreadySnapshots(ctx); return err })
@@ -204,6 +207,12 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	read("RunSecret", func() error { _, err := s.RunSecret(ctx, c.UID, "r"); return err })
 	read("Runs", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{}); return err })
 	read("Runs of a status", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{Status: conversation.RunPending}); return err })
+	read("RunKeys", func() error { _, err := s.RunKeys(ctx, c.UID, RunQuery{}); return err })
+	read("ConversationUses", func() error { _, err := s.ConversationUses(ctx, nil); return err })
+	read("ConversationUses of a tenant", func() error { _, err := s.ConversationUses(ctx, &tenant); return err })
+	read("AssistantBytes", func() error { _, err := s.AssistantBytes(ctx, tenant); return err })
+	read("RestingConversations", func() error { _, err := s.RestingConversations(ctx, tenant, s.now()); return err })
+	read("ExportsBytes", func() error { _, err := s.ExportsBytes(ctx, c.UID); return err })
 	read("UnfinishedRuns", func() error { _, err := s.UnfinishedRuns(ctx); return err })
 	var state []conversation.Entry
 	step := func(id string, durable bool) func() error {
@@ -317,6 +326,7 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 		"SELECT tenant, bytes FROM history":                          "all tenants are what it is asked for",
 		dropOldVersions:                                              "it looks at the versions of one assistant",
 		staleConversations:                                           "it runs now and then, and looks at the threads of all tenants",
+		`SELECT thread, tenant, bytes FROM conversation_use`:         "all threads are what it is asked for",
 	}
 	seen := 0
 	for _, cache := range []*statements{&s.reads, &s.writes} {

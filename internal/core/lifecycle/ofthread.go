@@ -26,7 +26,9 @@ func (s ofThread) SandboxesOf(ctx context.Context, tenant, thread string) ([]san
 
 func (s ofThread) Admits(b sandbox.Sandbox) error { return s.admission.Check(b) }
 
-func (s ofThread) Engaged(tenant, thread string) bool { return s.engaged.has(threadKey{tenant, thread}) }
+func (s ofThread) Engaged(tenant, thread string) bool {
+	return s.engaged.has(threadKey{tenant, thread})
+}
 
 func (s ofThread) DestroyOnly(ctx context.Context, b sandbox.Sandbox) error {
 	stop := s.cutInstallation(ctx, b)

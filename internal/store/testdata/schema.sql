@@ -1,3 +1,33 @@
+CREATE TRIGGER checkpoints_counted AFTER INSERT ON checkpoints BEGIN
+    UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) WHERE thread = NEW.thread;
+END;
+
+CREATE TRIGGER checkpoints_recounted AFTER UPDATE OF nodes, tasks, metadata, messages ON checkpoints
+    WHEN octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) <> 0 BEGIN
+    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = NEW.thread;
+END;
+
+CREATE TRIGGER checkpoints_uncounted AFTER DELETE ON checkpoints BEGIN
+    UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = OLD.thread;
+END;
+
+CREATE TRIGGER conversation_messages_counted AFTER INSERT ON conversation_messages BEGIN
+    UPDATE conversation_use SET bytes = bytes + 256 + octet_length(NEW.body) WHERE thread = NEW.thread;
+END;
+
+CREATE TRIGGER conversation_messages_uncounted AFTER DELETE ON conversation_messages BEGIN
+    UPDATE conversation_use SET bytes = bytes - 256 - octet_length(OLD.body) WHERE thread = OLD.thread;
+END;
+
+CREATE TRIGGER conversations_counted AFTER INSERT ON conversations BEGIN
+    INSERT INTO conversation_use (thread, tenant, bytes) VALUES (NEW.uid, NEW.tenant, 1024 + octet_length(NEW.metadata) + octet_length(NEW.config) + octet_length(NEW.error));
+END;
+
+CREATE TRIGGER conversations_recounted AFTER UPDATE OF metadata, config, error ON conversations
+    WHEN octet_length(NEW.metadata) + octet_length(NEW.config) + octet_length(NEW.error) - octet_length(OLD.metadata) - octet_length(OLD.config) - octet_length(OLD.error) <> 0 BEGIN
+    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.metadata) + octet_length(NEW.config) + octet_length(NEW.error) - octet_length(OLD.metadata) - octet_length(OLD.config) - octet_length(OLD.error) WHERE thread = NEW.uid;
+END;
+
 CREATE TRIGGER events_added AFTER INSERT ON events BEGIN
     INSERT INTO history (tenant, bytes) VALUES (NEW.tenant, 256 + octet_length(NEW.payload) + COALESCE(octet_length(NEW.result), 0))
         ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes;
@@ -23,6 +53,19 @@ END;
 CREATE TRIGGER execs_removed AFTER DELETE ON execs BEGIN
     UPDATE history SET bytes = bytes - 512 - octet_length(OLD.spec) - COALESCE(octet_length(OLD.exit), 0) - COALESCE(octet_length(OLD.result), 0)
         WHERE tenant = OLD.tenant;
+END;
+
+CREATE TRIGGER runs_counted AFTER INSERT ON runs BEGIN
+    UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.request) + octet_length(NEW.metadata) + octet_length(NEW.error) WHERE thread = NEW.thread;
+END;
+
+CREATE TRIGGER runs_recounted AFTER UPDATE OF request, metadata, error ON runs
+    WHEN octet_length(NEW.request) + octet_length(NEW.metadata) + octet_length(NEW.error) - octet_length(OLD.request) - octet_length(OLD.metadata) - octet_length(OLD.error) <> 0 BEGIN
+    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.request) + octet_length(NEW.metadata) + octet_length(NEW.error) - octet_length(OLD.request) - octet_length(OLD.metadata) - octet_length(OLD.error) WHERE thread = NEW.thread;
+END;
+
+CREATE TRIGGER runs_uncounted AFTER DELETE ON runs BEGIN
+    UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.request) - octet_length(OLD.metadata) - octet_length(OLD.error) WHERE thread = OLD.thread;
 END;
 
 CREATE TRIGGER sandboxes_ended AFTER UPDATE OF state, spec ON sandboxes
@@ -101,6 +144,12 @@ CREATE TABLE conversation_metadata (
     name   TEXT NOT NULL,
     value  TEXT NOT NULL,
     PRIMARY KEY (thread, name)
+);
+
+CREATE TABLE conversation_use (
+    thread TEXT    NOT NULL PRIMARY KEY REFERENCES conversations (uid) ON DELETE CASCADE,
+    tenant TEXT    NOT NULL,
+    bytes  INTEGER NOT NULL
 );
 
 CREATE TABLE conversations (
@@ -333,6 +382,8 @@ CREATE TABLE webhook_secrets (
 );
 
 CREATE INDEX checkpoints_by_run ON checkpoints (thread, run, id) WHERE run <> '';
+
+CREATE INDEX conversation_use_by_tenant ON conversation_use (tenant, thread, bytes);
 
 CREATE INDEX conversations_by_age ON conversations (created_at, uid);
 

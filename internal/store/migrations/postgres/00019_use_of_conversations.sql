@@ -1,0 +1,71 @@
+-- +goose Up
+
+-- About how many bytes each of the agent's threads has in the database, with its
+-- messages, checkpoints and runs; triggers keep it. What is deleted with its thread
+-- finds no row any more.
+CREATE TABLE conversation_use (
+    thread TEXT COLLATE "C" NOT NULL PRIMARY KEY REFERENCES conversations (uid) ON DELETE CASCADE,
+    tenant TEXT COLLATE "C" NOT NULL,
+    bytes  BIGINT  NOT NULL
+);
+CREATE INDEX conversation_use_by_tenant ON conversation_use (tenant, thread, bytes);
+INSERT INTO conversation_use (thread, tenant, bytes) SELECT c.uid, c.tenant, 1024 + octet_length(c.metadata) + octet_length(c.config) + octet_length(c.error)
+    + COALESCE((SELECT SUM(256 + octet_length(m.body)) FROM conversation_messages m WHERE m.thread = c.uid), 0)
+    + COALESCE((SELECT SUM(512 + octet_length(p.nodes) + octet_length(p.tasks) + octet_length(p.metadata) + octet_length(p.messages)) FROM checkpoints p WHERE p.thread = c.uid), 0)
+    + COALESCE((SELECT SUM(512 + octet_length(r.request) + octet_length(r.metadata) + octet_length(r.error)) FROM runs r WHERE r.thread = c.uid), 0)
+    FROM conversations c;
+
+-- +goose StatementBegin
+CREATE FUNCTION count_conversations() RETURNS TRIGGER AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO conversation_use (thread, tenant, bytes) VALUES (NEW.uid, NEW.tenant, 1024 + octet_length(NEW.metadata) + octet_length(NEW.config) + octet_length(NEW.error));
+    ELSE
+        UPDATE conversation_use SET bytes = bytes + octet_length(NEW.metadata) + octet_length(NEW.config) + octet_length(NEW.error) - octet_length(OLD.metadata) - octet_length(OLD.config) - octet_length(OLD.error) WHERE thread = NEW.uid;
+    END IF;
+    RETURN NULL;
+END $$ LANGUAGE plpgsql;
+-- +goose StatementEnd
+CREATE TRIGGER conversations_counted AFTER INSERT OR UPDATE OF metadata, config, error ON conversations FOR EACH ROW EXECUTE FUNCTION count_conversations();
+
+-- +goose StatementBegin
+CREATE FUNCTION count_conversation_messages() RETURNS TRIGGER AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        UPDATE conversation_use SET bytes = bytes + 256 + octet_length(NEW.body) WHERE thread = NEW.thread;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        UPDATE conversation_use SET bytes = bytes - 256 - octet_length(OLD.body) WHERE thread = OLD.thread;
+    END IF;
+    RETURN NULL;
+END $$ LANGUAGE plpgsql;
+-- +goose StatementEnd
+CREATE TRIGGER conversation_messages_counted AFTER INSERT OR DELETE ON conversation_messages FOR EACH ROW EXECUTE FUNCTION count_conversation_messages();
+
+-- +goose StatementBegin
+CREATE FUNCTION count_checkpoints() RETURNS TRIGGER AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) WHERE thread = NEW.thread;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = OLD.thread;
+    END IF;
+    RETURN NULL;
+END $$ LANGUAGE plpgsql;
+-- +goose StatementEnd
+CREATE TRIGGER checkpoints_counted AFTER INSERT OR DELETE OR UPDATE OF nodes, tasks, metadata, messages ON checkpoints FOR EACH ROW EXECUTE FUNCTION count_checkpoints();
+
+-- +goose StatementBegin
+CREATE FUNCTION count_runs() RETURNS TRIGGER AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.request) + octet_length(NEW.metadata) + octet_length(NEW.error) WHERE thread = NEW.thread;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.request) - octet_length(OLD.metadata) - octet_length(OLD.error) WHERE thread = OLD.thread;
+    END IF;
+    RETURN NULL;
+END $$ LANGUAGE plpgsql;
+-- +goose StatementEnd
+CREATE TRIGGER runs_counted AFTER INSERT OR DELETE OR UPDATE OF request, metadata, error ON runs FOR EACH ROW EXECUTE FUNCTION count_runs();
