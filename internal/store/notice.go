@@ -10,7 +10,13 @@ import (
 // knows nothing of them themselves: a reader looks for what comes after its cursor.
 type notices struct {
 	mu  sync.Mutex
-	all map[sandbox.UID]map[chan struct{}]struct{} // guarded by mu
+	all map[sandbox.UID]*watched // guarded by mu
+}
+
+// watched is a sandbox, or a thread, that somebody watches.
+type watched struct {
+	by    map[chan struct{}]struct{}
+	given uint64 // notices
 }
 
 // WatchEvents returns a channel that has a token whenever events of a sandbox
@@ -18,6 +24,17 @@ type notices struct {
 // called. Who watches first and reads then misses none.
 func (s *Store) WatchEvents(box sandbox.UID) (more <-chan struct{}, stop func()) {
 	return s.notices.watch(box)
+}
+
+// EventNotices is how many notices of a sandbox's events have been given since somebody
+// watches them. While it is the same, there are no more events.
+func (s *Store) EventNotices(box sandbox.UID) uint64 {
+	s.notices.mu.Lock()
+	defer s.notices.mu.Unlock()
+	if w := s.notices.all[box]; w != nil {
+		return w.given
+	}
+	return 0
 }
 
 // WatchRuns is [Store.WatchEvents] of the runs of a thread, and of its end.
@@ -30,17 +47,20 @@ func (n *notices) watch(box sandbox.UID) (more <-chan struct{}, stop func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
-		n.all = make(map[sandbox.UID]map[chan struct{}]struct{})
+		n.all = make(map[sandbox.UID]*watched)
 	}
 	if n.all[box] == nil {
-		n.all[box] = make(map[chan struct{}]struct{})
+		n.all[box] = &watched{by: make(map[chan struct{}]struct{})}
 	}
-	n.all[box][c] = struct{}{}
+	n.all[box].by[c] = struct{}{}
 	return c, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.all[box], c)
-		if len(n.all[box]) == 0 {
+		w := n.all[box]
+		if w == nil {
+			return
+		}
+		if delete(w.by, c); len(w.by) == 0 {
 			delete(n.all, box)
 		}
 	}
@@ -55,7 +75,12 @@ func (n *notices) tell(boxes []sandbox.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, box := range boxes {
-		for c := range n.all[box] {
+		w := n.all[box]
+		if w == nil {
+			continue
+		}
+		w.given++ // before the first token of it
+		for c := range w.by {
 			select {
 			case c <- struct{}{}:
 			default:

@@ -64,6 +64,7 @@ type Events struct {
 	followers *tenancy.Places
 	watch     Watch
 	endsTime  time.Duration
+	tails     tails
 }
 
 // endsTime is how long after the end of a sandbox those who follow it wait for the
@@ -106,7 +107,7 @@ func (h *Events) List(ctx context.Context, id string, after int64, limit int, ki
 	return events, next, h.budget.ChargeList(ctx, bytesOf(events))
 }
 
-func bytesOf(events []sandbox.Event) (n int64) {
+func bytesOf[E interface{ Bytes() int64 }](events []E) (n int64) {
 	for _, e := range events {
 		n += e.Bytes()
 	}
@@ -137,15 +138,15 @@ func (f *Follower) Leave() { f.leave() }
 // has ended and all events were yielded, those of its commands' ends too. It polls
 // for the latter alone. It is an error when ctx or the service ends first, and
 // Unavailable when a command has no end a minute after that of its sandbox.
-func (f *Follower) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
-	return func(yield func(sandbox.Event, error) bool) {
-		if err := f.h.follow(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
-			yield(sandbox.Event{}, err)
+func (f *Follower) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[Told, error] {
+	return func(yield func(Told, error) bool) {
+		if err := f.h.follow(ctx, id, after, kinds, func(e Told) bool { return yield(e, nil) }); err != nil {
+			yield(Told{}, err)
 		}
 	}
 }
 
-func (h *Events) follow(ctx context.Context, id string, after int64, kinds []string, yield func(sandbox.Event) bool) error {
+func (h *Events) follow(ctx context.Context, id string, after int64, kinds []string, yield func(Told) bool) error {
 	if err := checkKinds(kinds); err != nil {
 		return err
 	}
@@ -156,22 +157,18 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 	// Watched before anything is read: what is committed after a read is told.
 	more, stop := h.store.WatchEvents(b.UID)
 	defer stop()
+	tail, leave := h.tails.enter(b.UID)
+	defer leave()
 	if h.watch != nil {
 		defer h.watch(b.UID, func(kind string) bool { return kindIn(kind, kinds) })()
 	}
-	const page = 200
 	// The end of a sandbox is committed together with its event, and so is that of a
 	// command: a read that begins after all of them were seen has every event.
 	look, over := true, false
 	var deadline time.Time // for commands whose sandbox has ended
 	for {
-		read, err := h.budget.Turn(ctx)
+		events, read, err := h.next(ctx, tail, b.UID, after, over)
 		if err != nil {
-			return err
-		}
-		events, err := h.store.Events(ctx, b.UID, after, page)
-		if err != nil {
-			read()
 			if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
 				continue // a reader outlives an absence of the database
 			}

@@ -153,7 +153,11 @@ func (w *world) following(ctx context.Context, id string, after int64, kinds ...
 			return
 		}
 		defer f.Leave()
-		f.Follow(ctx, id, after, kinds...)(yield)
+		for e, err := range f.Follow(ctx, id, after, kinds...) {
+			if !yield(e.Event, err) {
+				return
+			}
+		}
 	}
 }
 

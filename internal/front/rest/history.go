@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
@@ -125,18 +126,19 @@ func (d *door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 		if err != nil {
 			return
 		}
-		source := func(ctx context.Context) iter.Seq2[sandbox.Event, error] {
+		source := func(ctx context.Context) iter.Seq2[history.Told, error] {
 			return follower.Follow(ctx, in.ID, after, in.Kinds...)
 		}
-		err = sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, func(e sandbox.Event) error {
-			return s.Send(e.Cursor, e.Kind, eventJSON(e))
-		}, s.Ping)
+		send := func(e history.Told) error { return s.SendEncoded(e.Form(encodedEvent)) }
+		err = sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, send, s.Ping)
 		if err == nil {
 			err = s.Send(sse.NoID, "end", struct{}{})
 		}
 		d.failStream(ctx, s, err)
 	}), nil
 }
+
+func encodedEvent(e sandbox.Event) ([]byte, error) { return sse.Encode(e.Cursor, e.Kind, eventJSON(e)) }
 
 func eventJSON(e sandbox.Event) Event {
 	return Event{

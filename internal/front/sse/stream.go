@@ -53,6 +53,29 @@ func (s *Stream) Send(id int64, name string, data any) error {
 	if b.Reset(); b.Cap() > largestKept {
 		*b = bytes.Buffer{}
 	}
+	err := encode(b, id, name, data)
+	return s.SendEncoded(b.Bytes(), err)
+}
+
+// Encode returns an event as it is sent, for all streams that send the same.
+func Encode(id int64, name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := encode(&b, id, name, data)
+	return b.Bytes(), err
+}
+
+// SendEncoded writes what [Encode] made, if it did, and flushes it.
+func (s *Stream) SendEncoded(event []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	if _, err := s.w.Write(event); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+func encode(b *bytes.Buffer, id int64, name string, data any) error {
 	if id >= 0 {
 		b.WriteString("id: ")
 		b.Write(strconv.AppendInt(b.AvailableBuffer(), id, 10))
@@ -65,10 +88,7 @@ func (s *Stream) Send(id int64, name string, data any) error {
 		return err
 	}
 	b.WriteByte('\n')
-	if _, err := s.w.Write(b.Bytes()); err != nil {
-		return err
-	}
-	return s.control.Flush()
+	return nil
 }
 
 // SendData writes one event of a dialect whose ids are texts, data being JSON on one
