@@ -200,7 +200,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, URL: string(d.cfg.DatabaseURL), Seal: key, Now: time.Now, Log: d.log}); err != nil {
+	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, URL: string(d.cfg.DatabaseURL), Seal: key, Tenant: func(ctx context.Context) string { return auth.From(ctx).Tenant }, Now: time.Now, Log: d.log}); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, d.store)

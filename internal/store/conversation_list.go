@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -49,9 +48,7 @@ func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []
 	// The texts of other queries are too many to be kept compiled.
 	rows := s.rows
 	if len(q.IDs) > 0 || len(q.Metadata) > 2 {
-		rows = func(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-			return uncompiled{s.engine.Read, query}.QueryContext(ctx, args...)
-		}
+		rows = s.rowsOnce
 	}
 	counts, err := rows(ctx, `SELECT COUNT(*) FROM conversations c`+where, args...)
 	n, err := collect(counts, err, func(r row) (n int, err error) { return n, r.Scan(&n) })

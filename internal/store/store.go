@@ -36,6 +36,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/seal"
 	"github.com/cubbyhq/cubby/internal/store/engine"
+	"github.com/cubbyhq/cubby/internal/tenancy"
 )
 
 // syncInterval bounds what a power cut takes of relaxed writes.
@@ -52,8 +53,11 @@ type Config struct {
 	// Seal keeps env values and secrets. Nil is a key of this Store alone: what it keeps
 	// cannot be read after the next Open.
 	Seal *seal.Key
-	Now  func() time.Time // nil: time.Now
-	Log  *slog.Logger     // nil: silent
+	// Tenant is whose a read is: those of one tenant do not keep others waiting. Nil:
+	// nobody's.
+	Tenant func(context.Context) string
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger     // nil: silent
 }
 
 // Store is an open database. All methods may be called from any goroutine.
@@ -66,6 +70,9 @@ type Store struct {
 	now     func() time.Time
 	log     *slog.Logger
 	notices notices
+
+	readers *tenancy.Turns // of the connections that read
+	tenant  func(context.Context) string
 
 	reads  statements
 	writes statements
@@ -119,6 +126,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if s.engine.Compiles {
 		s.reads.db, s.writes.db = s.engine.Read, s.engine.Write
 	}
+	if s.tenant = c.Tenant; s.tenant == nil {
+		s.tenant = func(context.Context) string { return "" }
+	}
+	// Half of them are for what is no tenant's: the daemon's own work, and operators.
+	s.readers = tenancy.NewTurns(tenancy.Bound{All: engine.Readers, Tenant: engine.Readers / 4, Reserved: engine.Readers / 2})
 	s.turn <- struct{}{}
 	if err := errors.Join(s.releaseUnfinishedClaims(ctx), s.sealHandles(ctx)); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -125,12 +125,64 @@ func (t *tx) statement(query string) statement {
 	return uncompiled{t.tx, query}
 }
 
-func (s *Store) row(ctx context.Context, query string, args ...any) *sql.Row {
-	return s.statement(ctx, query).QueryRowContext(ctx, args...)
+// row reads one row, in the turn of whose it is, when it is scanned.
+func (s *Store) row(ctx context.Context, query string, args ...any) row {
+	return rowInTurn(func(dest ...any) error {
+		done, err := s.takeTurn(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return s.statement(ctx, query).QueryRowContext(ctx, args...).Scan(dest...)
+	})
 }
 
-func (s *Store) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return s.statement(ctx, query).QueryContext(ctx, args...)
+type rowInTurn func(dest ...any) error
+
+func (r rowInTurn) Scan(dest ...any) error { return r(dest...) }
+
+// rows reads rows, in the turn of whose they are until they are closed. Nobody reads
+// something else meanwhile.
+func (s *Store) rows(ctx context.Context, query string, args ...any) (rowset, error) {
+	return s.rowsOf(ctx, func() statement { return s.statement(ctx, query) }, args...)
+}
+
+// rowsOnce is rows of a statement that is not worth keeping.
+func (s *Store) rowsOnce(ctx context.Context, query string, args ...any) (rowset, error) {
+	return s.rowsOf(ctx, func() statement { return uncompiled{s.engine.Read, query} }, args...)
+}
+
+func (s *Store) rowsOf(ctx context.Context, of func() statement, args ...any) (rowset, error) {
+	done, err := s.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := of().QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // whoever gets it does
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &rowsInTurn{rows, sync.OnceFunc(done)}, nil
+}
+
+type rowsInTurn struct {
+	*sql.Rows
+
+	done func()
+}
+
+// Close gives the turn back too.
+func (r *rowsInTurn) Close() error {
+	defer r.done()
+	return r.Rows.Close()
+}
+
+// takeTurn waits for one of the connections that read: no tenant has all of them.
+func (s *Store) takeTurn(ctx context.Context) (done func(), err error) {
+	if s.readers == nil {
+		return func() {}, nil
+	}
+	return s.readers.Take(ctx, s.tenant(ctx))
 }
 
 func (s *Store) statement(ctx context.Context, query string) statement {
@@ -213,7 +265,7 @@ func (c *statements) prepare(ctx context.Context, query string) (*sql.Stmt, erro
 }
 
 // collect scans all rows and closes them.
-func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
+func collect[T any](rows rowset, err error, scan func(row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +286,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, 
 const pageBytes = 2 << 20
 
 // collectPage is collect up to pageBytes; short reports that it stopped there.
-func collectPage[T any](rows *sql.Rows, err error, scan func(row) (T, error), size func(T) int64) (page []T, short bool, _ error) {
+func collectPage[T any](rows rowset, err error, scan func(row) (T, error), size func(T) int64) (page []T, short bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}
@@ -250,6 +302,14 @@ func collectPage[T any](rows *sql.Rows, err error, scan func(row) (T, error), si
 		page, left = append(page, v), left-size(v)
 	}
 	return page, false, rows.Err()
+}
+
+// rowset is *sql.Rows.
+type rowset interface {
+	row
+	Next() bool
+	Err() error
+	Close() error
 }
 
 // row is one *sql.Row or the present one of *sql.Rows.

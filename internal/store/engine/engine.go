@@ -7,10 +7,14 @@ package engine
 import (
 	"context"
 	"database/sql"
+	"runtime"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 )
+
+// Readers is how many reads a database does at once.
+var Readers = max(8, 2*runtime.GOMAXPROCS(0))
 
 // Engine is an open database. Statements are written for all of them, with $1
 // placeholders.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -101,9 +100,8 @@ func OpenPostgres(ctx context.Context, url, file string, migrations fs.FS, log *
 	}()
 	p.write.SetMaxOpenConns(1)
 	p.write.SetMaxIdleConns(1)
-	readers := max(8, 2*runtime.GOMAXPROCS(0))
-	p.read.SetMaxOpenConns(readers)
-	p.read.SetMaxIdleConns(readers)
+	p.read.SetMaxOpenConns(Readers)
+	p.read.SetMaxIdleConns(Readers)
 
 	if err := migrate(ctx, goose.DialectPostgres, p.write, migrations, classifyPostgres); err != nil {
 		return Engine{}, err

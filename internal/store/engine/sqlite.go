@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
@@ -81,9 +80,8 @@ func OpenSQLite(ctx context.Context, path string, migrations fs.FS) (_ Engine, e
 	if err != nil {
 		return Engine{}, err
 	}
-	readers := max(4, runtime.GOMAXPROCS(0))
-	read.SetMaxOpenConns(readers)
-	read.SetMaxIdleConns(readers)
+	read.SetMaxOpenConns(Readers + 1) // one copies the log
+	read.SetMaxIdleConns(Readers + 1)
 
 	return Engine{
 		Write: write, Read: read, Compiles: true,
