@@ -53,7 +53,7 @@ type Config struct {
 
 // Sections names what can be measured, in the order in which it is.
 func Sections() []string {
-	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "preview", "code", "sleep", "fork", "pool", "agent", "memory", "rows"}
+	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "preview", "code", "sleep", "fork", "pool", "agent", "neighbours", "memory", "rows"}
 }
 
 // bench is one run.
@@ -119,7 +119,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	steps := map[string]func(context.Context) error{
 		"create": b.create, "exec": b.exec, "burst": b.burst, "transfer": b.transfer,
-		"stream": b.stream, "egress": b.egress, "preview": b.preview, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "agent": b.agent, "memory": b.memory, "rows": b.rows,
+		"stream": b.stream, "egress": b.egress, "preview": b.preview, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "agent": b.agent, "neighbours": b.neighbours, "memory": b.memory, "rows": b.rows,
 	}
 	if b.wants("create") || b.wants("exec") {
 		if b.docker = b.findDocker(ctx); b.docker != nil {
