@@ -164,7 +164,7 @@ func TestSchemasAgree(t *testing.T) {
 	lite, _ := fresh(t)
 	post := openAt(t, Config{Path: filepath.Join(t.TempDir(), "cubby.db"), URL: postgrestest.New(t)}, newClock())
 	describe := func(s *Store, query string) []string {
-		rows, err := s.engine.Read.QueryContext(t.Context(), query)
+		rows, err := s.rowsOnce(t.Context(), query)
 		list, err := collect(rows, err, func(r row) (line string, err error) { return line, r.Scan(&line) })
 		if err != nil {
 			t.Fatal(err)

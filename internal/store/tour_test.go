@@ -339,7 +339,7 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 			for i := range args {
 				args[i] = 1
 			}
-			rows, err := s.engine.Read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+			rows, err := s.rowsOnce(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 			plan, err := collect(rows, err, func(r row) (string, error) {
 				var id, parent, unused int
 				var detail string

@@ -112,7 +112,7 @@ func (t *tx) row(query string, args ...any) *sql.Row {
 	return t.statement(query).QueryRowContext(t.ctx, args...)
 }
 
-func (t *tx) rows(query string, args ...any) (*sql.Rows, error) {
+func (t *tx) rows(query string, args ...any) (rowset, error) {
 	return t.statement(query).QueryContext(t.ctx, args...)
 }
 
@@ -157,7 +157,7 @@ func (s *Store) rowsOf(ctx context.Context, of func() statement, args ...any) (r
 	if err != nil {
 		return nil, err
 	}
-	rows, err := of().QueryContext(ctx, args...) //nolint:sqlclosecheck,rowserrcheck // whoever gets it does
+	rows, err := of().QueryContext(ctx, args...) //nolint:rowserrcheck // whoever gets it does
 	if err != nil {
 		done()
 		return nil, err
