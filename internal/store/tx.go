@@ -113,7 +113,7 @@ func (t *tx) row(query string, args ...any) *sql.Row {
 }
 
 func (t *tx) rows(query string, args ...any) (rowset, error) {
-	return t.statement(query).QueryContext(t.ctx, args...)
+	return t.statement(query).QueryContext(t.ctx, args...) //nolint:rowserrcheck // whoever gets it does
 }
 
 func (t *tx) statement(query string) statement {
