@@ -23,6 +23,7 @@ type faultyDisks struct {
 	mu    sync.Mutex
 	fault *storage.Fault // guarded by mu
 	full  bool           // the host has no room; guarded by mu
+	over  func()         // hears that it is broken no more
 }
 
 func (d *faultyDisks) set(fault *storage.Fault, full bool) {
@@ -64,13 +65,14 @@ func (d *faultyDisks) Examine(user sandbox.UID) error { return d.Writable(user) 
 
 func (d *faultyDisks) Detach(ctx context.Context, user, own sandbox.UID) error {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.fault != nil {
 		d.fault.Users = slices.DeleteFunc(d.fault.Users, func(uid sandbox.UID) bool { return uid == user })
 		if len(d.fault.Users) == 0 {
 			d.fault = nil
+			d.over()
 		}
 	}
-	d.mu.Unlock()
 	return d.Storage.Detach(ctx, user, own)
 }
 
@@ -85,6 +87,9 @@ func TestSandboxesOfABrokenDiskAreRestarted(t *testing.T) {
 	a, b, other := w.create("a"), w.create("b"), w.create("c")
 	ran := w.launch("a", "echo ready; sleep 1000")
 	fault := storage.Fault{Disk: sandbox.NewUID(), Shared: true, Users: []sandbox.UID{a.UID, b.UID}, Since: time.Now()}
+	told := fault
+	told.Users = slices.Clone(fault.Users)
+	disks.over = func() { w.DiskFault(told, true) }
 	disks.set(&fault, true)
 	w.DiskFault(fault, false)
 
@@ -104,7 +109,9 @@ func TestSandboxesOfABrokenDiskAreRestarted(t *testing.T) {
 		t.Fatal("it was repaired without room")
 	}
 	disks.set(&fault, false)
-	w.until("the disk is repaired", func() bool { return slices.Contains(w.kinds("b"), event.DiskRepaired) })
+	w.until("the disk is repaired", func() bool {
+		return slices.Contains(w.kinds("b"), event.DiskRepaired) && w.get("a").State == sandbox.Running && w.get("b").State == sandbox.Running
+	})
 	for _, id := range []string{"a", "b"} {
 		box := w.get(id)
 		if box.State != sandbox.Running || len(box.Conditions) > 0 {

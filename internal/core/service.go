@@ -360,11 +360,12 @@ func (s *Service) DiskPressure(frozen bool, free int64) {
 // when that is over.
 func (s *Service) DiskFault(f storage.Fault, over bool) {
 	s.cfg.Metrics.DiskFault(over)
+	var p event.Payload = event.DiskFault{Shared: f.Shared, Reason: f.Reason()}
 	if over {
-		return
+		p = event.DiskRepair{Shared: f.Shared}
 	}
 	for _, user := range f.Users {
-		s.recorder.Note(context.Background(), event.New(user, "", event.DiskFault{Shared: f.Shared, Reason: f.Reason()}))
+		s.recorder.Note(context.Background(), event.New(user, "", p))
 	}
 }
 

@@ -28,7 +28,7 @@ func TestFileOfAWriteThatWasCutOffIsRemoved(t *testing.T) {
 	if err := errors.Join(os.Chtimes(filepath.Join(env.Workspace, kept[0]), time.Time{}, time.Now()), os.Mkdir(filepath.Join(env.Workspace, temp+"3"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := env.Files.Write(t.Context(), "/workspace/new", strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
+	if _, err := env.Write(t.Context(), "/workspace/new", strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
 		t.Fatal(err)
 	}
 	var left []string

@@ -14,7 +14,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/repair"
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
@@ -36,7 +35,6 @@ type Acts struct {
 	Unmount func(ctx context.Context, b sandbox.Sandbox) error
 	// Unowned hears that a disk belongs to a sandbox that has no row.
 	Unowned func()
-	Note    func(ctx context.Context, e sandbox.Event)
 }
 
 // Repairer repairs disks.
@@ -87,9 +85,6 @@ func (p *Repairer) Repair(ctx context.Context, f storage.Fault) error {
 	}
 	if err := errors.Join(failed...); err != nil {
 		return err
-	}
-	for _, b := range boxes {
-		p.Acts.Note(ctx, event.New(b.UID, "", event.DiskRepair{Shared: f.Shared}))
 	}
 	p.Log.Info("a disk is repaired", "disk", string(f.Disk), "sandboxes", len(boxes))
 	return nil

@@ -24,7 +24,6 @@ func newRepairer(s *acts) *diskrepair.Repairer {
 		},
 		Unmount: s.unmount,
 		Unowned: func() { s.pool.GiveUp(math.MaxInt) }, // one that is kept ready
-		Note:    s.cfg.Recorder.Note,
 	}}
 }
 

@@ -309,6 +309,12 @@ func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err e
 	defer d.locks.Wait(string(uid))()
 	size, snapshots := d.booked(uid)
 	freed = allocated(d.dir(uid)) + snapshots
+	d.mu.Lock()
+	if f, is := d.faults[uid]; is {
+		f.Users = nil // of a disk that is removed nobody is told that it can be written to
+		d.faults[uid] = f
+	}
+	d.mu.Unlock()
 	d.forget(uid)
 	if err := destroyDir(ctx, d.dir(uid)); err != nil {
 		// The next attempt gives back what is left, and does not find the rest.

@@ -137,7 +137,7 @@ func TestDiskThatCannotBeWrittenIsFoundAndRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the end of the fault", f.over)
-	if m, err = f.Attach(t.Context(), storage.Use{User: user, Own: own.UID}); err != nil {
+	if _, err := f.Attach(t.Context(), storage.Use{User: user, Own: own.UID}); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(kept); err != nil || string(b) != "whole" {
