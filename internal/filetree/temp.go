@@ -49,7 +49,7 @@ func (s *sweeps) sweep(dir *os.File, now time.Time) {
 	if unix.Fstat(int(dir.Fd()), &st) != nil {
 		return
 	}
-	key := [2]uint64{uint64(st.Dev), st.Ino}
+	key := [2]uint64{st.Dev, st.Ino}
 	s.mu.Lock()
 	last, swept := s.at[key]
 	due := !swept || now.Sub(last) >= sweepAgain
