@@ -44,10 +44,14 @@ func parseFilter(raw map[string]json.RawMessage) (filter, error) {
 
 // check looks for operators that there are none of.
 func check(v any) error {
-	fields, ok := v.(map[string]any)
-	if !ok {
-		return nil
+	if list, ok := v.([]any); ok {
+		for _, one := range list {
+			if err := check(one); err != nil {
+				return err
+			}
+		}
 	}
+	fields, _ := v.(map[string]any)
 	for name, operand := range fields {
 		switch operate := operators[name]; {
 		case operate == nil && (strings.HasPrefix(name, "$") || hasOperator(fields)):

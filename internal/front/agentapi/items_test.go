@@ -117,6 +117,7 @@ func TestStoreRefuses(t *testing.T) {
 		{"POST", "/store/items/search", `{"filter":{"a":{"$near":1}}}`, 422, "$near"},
 		{"POST", "/store/items/search", `{"filter":{"a":{"$gt":1,"b":2}}}`, 422, "no operator"},
 		{"POST", "/store/items/search", `{"filter":{"a":{"$in":1}}}`, 422, "list"},
+		{"POST", "/store/items/search", `{"filter":{"a":[{"$near":1}]}}`, 422, "$near"},
 		{"POST", "/store/items/search", `{"namespace_prefix":["a.b"]}`, 422, "periods"},
 		{"POST", "/store/items/search", `{"limit":0}`, 400, "limit"},
 		{"POST", "/store/namespaces", `{"suffix":["a.b"]}`, 422, "periods"},
