@@ -79,7 +79,7 @@ func loseAt(t *testing.T, statement int) (reached bool) {
 		line.Mend()
 	}()
 	ended := func() bool {
-		runs, err := s.Runs().List(acme(t), thread, agent.RunQuery{})
+		runs, err := runsOf(acme(t), s, thread, agent.RunQuery{})
 		if err != nil && !errors.Is(err, errs.Unready) {
 			t.Error(err)
 		}

@@ -28,10 +28,12 @@ func (s *Store) ConversationUses(ctx context.Context, tenant *string) ([]Convers
 	return list, s.fault(err)
 }
 
-// AssistantBytes is about how many bytes the assistants of a tenant have.
+// AssistantBytes is about how many bytes the assistants of a tenant have, with their
+// versions.
 func (s *Store) AssistantBytes(ctx context.Context, tenant string) (bytes int64, err error) {
-	err = s.row(ctx, `SELECT COALESCE(SUM(512 + octet_length(description) + octet_length(config) + octet_length(context) + octet_length(metadata)), 0)
-			FROM assistants WHERE tenant = $1`, tenant).Scan(&bytes)
+	err = s.row(ctx, `SELECT (SELECT COALESCE(SUM(512 + octet_length(description) + octet_length(config) + octet_length(context) + octet_length(metadata)), 0)
+			FROM assistants WHERE tenant = $1) + (SELECT COALESCE(SUM(256 + octet_length(description) + octet_length(config) + octet_length(context) + octet_length(metadata)), 0)
+			FROM assistant_versions WHERE tenant = $1)`, tenant).Scan(&bytes)
 	return bytes, s.fault(err)
 }
 

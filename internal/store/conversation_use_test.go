@@ -64,7 +64,8 @@ func TestUseOfConversations(t *testing.T) {
 	same("a run and its steps", 2)
 	_, err = s.AnnotateCheckpoint(ctx, a.UID, first.ID, object(`{"note":"n"}`))
 	must(err)
-	must(s.SetCheckpointTasks(ctx, a.UID, first.ID, []conversation.Task{{ID: "t", Name: "tools"}}))
+	first.Tasks, first.Approval = []conversation.Task{{ID: "t", Name: "tools"}}, &conversation.Approval{}
+	must(s.PauseCheckpoint(ctx, a.UID, first))
 	must(s.ChangeRunAndThread(ctx, a.UID, "r1", func(r *conversation.Run, c *conversation.Thread) error {
 		r.Status, r.Error = conversation.RunFailed, json.RawMessage(`{"error":"y"}`)
 		c.Status = conversation.ThreadFailed

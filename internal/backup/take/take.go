@@ -228,7 +228,7 @@ func wantsOf(ctx context.Context, s *store.Store) (all []wants, err error) {
 		after = page[len(page)-1].Name
 	}
 	for before := sandbox.UID(""); ; {
-		page, err := s.Snapshots(ctx, store.SnapshotQuery{Before: before, Limit: 1000})
+		page, _, err := s.Snapshots(ctx, store.SnapshotQuery{Before: before, Limit: 1000})
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ CREATE TABLE conversation_use (
 CREATE INDEX conversation_use_by_tenant ON conversation_use (tenant, thread, bytes);
 INSERT INTO conversation_use (thread, tenant, bytes) SELECT c.uid, c.tenant, 1024 + octet_length(c.metadata) + octet_length(c.config) + octet_length(c.error)
     + COALESCE((SELECT SUM(256 + octet_length(m.body)) FROM conversation_messages m WHERE m.thread = c.uid), 0)
-    + COALESCE((SELECT SUM(512 + octet_length(p.nodes) + octet_length(p.tasks) + octet_length(p.metadata) + octet_length(p.messages)) FROM checkpoints p WHERE p.thread = c.uid), 0)
+    + COALESCE((SELECT SUM(512 + octet_length(p.nodes) + octet_length(p.tasks) + octet_length(p.metadata) + octet_length(p.messages) + octet_length(p.approval)) FROM checkpoints p WHERE p.thread = c.uid), 0)
     + COALESCE((SELECT SUM(512 + octet_length(r.request) + octet_length(r.metadata) + octet_length(r.error)) FROM runs r WHERE r.thread = c.uid), 0)
     FROM conversations c;
 
@@ -38,18 +38,18 @@ END;
 -- +goose StatementEnd
 -- +goose StatementBegin
 CREATE TRIGGER checkpoints_counted AFTER INSERT ON checkpoints BEGIN
-    UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) WHERE thread = NEW.thread;
+    UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) WHERE thread = NEW.thread;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
 CREATE TRIGGER checkpoints_uncounted AFTER DELETE ON checkpoints BEGIN
-    UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = OLD.thread;
+    UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) WHERE thread = OLD.thread;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-CREATE TRIGGER checkpoints_recounted AFTER UPDATE OF nodes, tasks, metadata, messages ON checkpoints
-    WHEN octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) <> 0 BEGIN
-    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = NEW.thread;
+CREATE TRIGGER checkpoints_recounted AFTER UPDATE OF nodes, tasks, metadata, messages, approval ON checkpoints
+    WHEN octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) <> 0 BEGIN
+    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) WHERE thread = NEW.thread;
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin

@@ -11,7 +11,7 @@ CREATE TABLE conversation_use (
 CREATE INDEX conversation_use_by_tenant ON conversation_use (tenant, thread, bytes);
 INSERT INTO conversation_use (thread, tenant, bytes) SELECT c.uid, c.tenant, 1024 + octet_length(c.metadata) + octet_length(c.config) + octet_length(c.error)
     + COALESCE((SELECT SUM(256 + octet_length(m.body)) FROM conversation_messages m WHERE m.thread = c.uid), 0)
-    + COALESCE((SELECT SUM(512 + octet_length(p.nodes) + octet_length(p.tasks) + octet_length(p.metadata) + octet_length(p.messages)) FROM checkpoints p WHERE p.thread = c.uid), 0)
+    + COALESCE((SELECT SUM(512 + octet_length(p.nodes) + octet_length(p.tasks) + octet_length(p.metadata) + octet_length(p.messages) + octet_length(p.approval)) FROM checkpoints p WHERE p.thread = c.uid), 0)
     + COALESCE((SELECT SUM(512 + octet_length(r.request) + octet_length(r.metadata) + octet_length(r.error)) FROM runs r WHERE r.thread = c.uid), 0)
     FROM conversations c;
 
@@ -46,15 +46,15 @@ CREATE TRIGGER conversation_messages_counted AFTER INSERT OR DELETE ON conversat
 CREATE FUNCTION count_checkpoints() RETURNS TRIGGER AS $$
 BEGIN
     IF TG_OP <> 'DELETE' THEN
-        UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) WHERE thread = NEW.thread;
+        UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) WHERE thread = NEW.thread;
     END IF;
     IF TG_OP <> 'INSERT' THEN
-        UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = OLD.thread;
+        UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) WHERE thread = OLD.thread;
     END IF;
     RETURN NULL;
 END $$ LANGUAGE plpgsql;
 -- +goose StatementEnd
-CREATE TRIGGER checkpoints_counted AFTER INSERT OR DELETE OR UPDATE OF nodes, tasks, metadata, messages ON checkpoints FOR EACH ROW EXECUTE FUNCTION count_checkpoints();
+CREATE TRIGGER checkpoints_counted AFTER INSERT OR DELETE OR UPDATE OF nodes, tasks, metadata, messages, approval ON checkpoints FOR EACH ROW EXECUTE FUNCTION count_checkpoints();
 
 -- +goose StatementBegin
 CREATE FUNCTION count_runs() RETURNS TRIGGER AS $$
