@@ -1,14 +1,14 @@
 CREATE TRIGGER checkpoints_counted AFTER INSERT ON checkpoints BEGIN
-    UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) WHERE thread = NEW.thread;
+    UPDATE conversation_use SET bytes = bytes + 512 + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) WHERE thread = NEW.thread;
 END;
 
-CREATE TRIGGER checkpoints_recounted AFTER UPDATE OF nodes, tasks, metadata, messages ON checkpoints
-    WHEN octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) <> 0 BEGIN
-    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = NEW.thread;
+CREATE TRIGGER checkpoints_recounted AFTER UPDATE OF nodes, tasks, metadata, messages, approval ON checkpoints
+    WHEN octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) <> 0 BEGIN
+    UPDATE conversation_use SET bytes = bytes + octet_length(NEW.nodes) + octet_length(NEW.tasks) + octet_length(NEW.metadata) + octet_length(NEW.messages) + octet_length(NEW.approval) - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) WHERE thread = NEW.thread;
 END;
 
 CREATE TRIGGER checkpoints_uncounted AFTER DELETE ON checkpoints BEGIN
-    UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) WHERE thread = OLD.thread;
+    UPDATE conversation_use SET bytes = bytes - 512 - octet_length(OLD.nodes) - octet_length(OLD.tasks) - octet_length(OLD.metadata) - octet_length(OLD.messages) - octet_length(OLD.approval) WHERE thread = OLD.thread;
 END;
 
 CREATE TRIGGER conversation_messages_counted AFTER INSERT ON conversation_messages BEGIN
