@@ -83,7 +83,7 @@ func (w *world) box(id string) sandbox.Sandbox {
 	err := w.cfg.Store.CreateSandbox(w.Context(), b)
 	for _, state := range []sandbox.State{sandbox.Running, sandbox.Stopped} {
 		if err == nil {
-			b, err = w.cfg.Store.Move(w.Context(), b.UID, state, store.Change{})
+			b, err = w.cfg.Store.Move(w.Context(), b.UID, state, store.Change{Why: sandbox.Why{Cause: sandbox.CauseRequest}})
 		}
 	}
 	if err != nil {
