@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // settingsPlace is what the settings of a tenant are sealed for.
@@ -17,7 +19,7 @@ const selectSettings = `SELECT document FROM agent_settings WHERE tenant = $1`
 // given to [Store.ChangeAgentSettings]; the tenant "" is the operator. Nil when it
 // has none, Internal when they cannot be opened.
 func (s *Store) AgentSettings(ctx context.Context, tenant string) ([]byte, error) {
-	document, err := s.seal.scanSettings(tenant, s.row(ctx, selectSettings, tenant))
+	document, err := s.seal.scanSettings(tenant, s.reads.Row(ctx, selectSettings, tenant))
 	return document, s.fault(err)
 }
 
@@ -39,7 +41,7 @@ func (s *Store) ChangeAgentSettings(ctx context.Context, tenant string, change f
 		}
 		_, err = t.exec(`INSERT INTO agent_settings (tenant, document, updated_at) VALUES ($1, $2, $3)
 				ON CONFLICT (tenant) DO UPDATE SET document = excluded.document, updated_at = excluded.updated_at`,
-			tenant, t.seal.Seal(settingsPlace(tenant), document), micros(s.now()))
+			tenant, t.seal.Seal(settingsPlace(tenant), document), column.Micros(s.now()))
 		return err
 	})
 }
@@ -53,7 +55,7 @@ func (s *Store) RemoveAgentSettings(ctx context.Context, tenant string) error {
 	})
 }
 
-func (k sealer) scanSettings(tenant string, r row) ([]byte, error) {
+func (k sealer) scanSettings(tenant string, r engine.Row) ([]byte, error) {
 	var sealed string
 	if err := r.Scan(&sealed); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {

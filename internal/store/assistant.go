@@ -11,6 +11,9 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // maxAssistants bounds those of a tenant: a query looks at them all.
@@ -51,7 +54,7 @@ func (s *Store) CreateAssistant(ctx context.Context, a conversation.Assistant) e
 
 // Assistant returns an assistant of a tenant; NotFound when it has none with the id.
 func (s *Store) Assistant(ctx context.Context, tenant, id string) (conversation.Assistant, error) {
-	a, err := scanAssistant(s.row(ctx, `SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id))
+	a, err := scanAssistant(s.reads.Row(ctx, `SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id))
 	return a, s.fault(err)
 }
 
@@ -71,7 +74,7 @@ type AssistantQuery struct {
 // Assistants returns the keys of those that a query selects, ties by id, and how many
 // there are without its bounds.
 func (s *Store) Assistants(ctx context.Context, q AssistantQuery) (page []Key, total int, err error) {
-	want, err := entries(q.Metadata, maxMatch)
+	want, err := canonical.Entries(q.Metadata, canonical.MaxMatch)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -80,9 +83,9 @@ func (s *Store) Assistants(ctx context.Context, q AssistantQuery) (page []Key, t
 	if len(want) > 0 {
 		about = `metadata`
 	}
-	rows, err := s.rows(ctx, `SELECT id, graph_id, name, created_at, updated_at, octet_length(description) + octet_length(config)
+	rows, err := s.reads.Rows(ctx, `SELECT id, graph_id, name, created_at, updated_at, octet_length(description) + octet_length(config)
 		+ octet_length(context) + octet_length(metadata), `+about+` FROM assistants WHERE tenant = $1 ORDER BY id`, q.Tenant)
-	all, err := collect(rows, err, func(r row) (a listedAssistant, err error) {
+	all, err := engine.Collect(rows, err, func(r engine.Row) (a listedAssistant, err error) {
 		var metadata sql.RawBytes // of the row at hand
 		if err := r.Scan(&a.ID, &a.graph, &a.name, &a.created, &a.updated, &a.Bytes, &metadata); err != nil {
 			return a, err
@@ -117,7 +120,7 @@ type listedAssistant struct {
 	selected         bool
 }
 
-func (q AssistantQuery) selects(a listedAssistant, metadata []byte, want []entry) (bool, error) {
+func (q AssistantQuery) selects(a listedAssistant, metadata []byte, want []canonical.Entry) (bool, error) {
 	if q.GraphID != "" && a.graph != q.GraphID || !strings.Contains(strings.ToLower(a.name), strings.ToLower(q.Name)) {
 		return false, nil
 	}
@@ -125,10 +128,10 @@ func (q AssistantQuery) selects(a listedAssistant, metadata []byte, want []entry
 		return true, nil
 	}
 	var about map[string]json.RawMessage
-	if err := decode(metadata, &about); err != nil {
+	if err := column.Read(metadata, &about); err != nil {
 		return false, err
 	}
-	return has(about, want)
+	return canonical.Has(about, want)
 }
 
 func (q AssistantQuery) compare(a, b listedAssistant) int {
@@ -155,7 +158,7 @@ func (s *Store) ChangeAssistant(ctx context.Context, tenant, id string, change f
 			return err
 		}
 		changed = was
-		changed.UpdatedAt = fromMicros(micros(s.now()))
+		changed.UpdatedAt = column.FromMicros(column.Micros(s.now()))
 		if err := change(&changed); err != nil {
 			return err
 		}
@@ -190,21 +193,21 @@ func (s *Store) RemoveAssistant(ctx context.Context, tenant, id string) error {
 
 // assistantValues are those of assistantColumns.
 func assistantValues(a conversation.Assistant) ([]any, error) {
-	if _, err := entries(a.Metadata, maxMetadata); err != nil {
+	if _, err := canonical.Entries(a.Metadata, canonical.MaxMetadata); err != nil {
 		return nil, err
 	}
-	config, errConfig := encodeRaw(a.Config)
-	about, errContext := encodeRaw(a.Context)
-	metadata, err := encodeMetadata(a.Metadata)
+	config, errConfig := column.Raw(a.Config)
+	about, errContext := column.Raw(a.Context)
+	metadata, err := column.Metadata(a.Metadata)
 	if err := errors.Join(errConfig, errContext, err); err != nil {
 		return nil, err
 	}
 	return []any{
-		a.Tenant, a.ID, a.GraphID, a.Name, a.Description, a.Version, config, about, metadata, micros(a.CreatedAt), micros(a.UpdatedAt),
+		a.Tenant, a.ID, a.GraphID, a.Name, a.Description, a.Version, config, about, metadata, column.Micros(a.CreatedAt), column.Micros(a.UpdatedAt),
 	}, nil
 }
 
-func scanAssistant(r row) (a conversation.Assistant, err error) {
+func scanAssistant(r engine.Row) (a conversation.Assistant, err error) {
 	var config, about, metadata string
 	var created, updated int64
 	err = r.Scan(&a.Tenant, &a.ID, &a.GraphID, &a.Name, &a.Description, &a.Version, &config, &about, &metadata, &created, &updated)
@@ -214,7 +217,7 @@ func scanAssistant(r row) (a conversation.Assistant, err error) {
 	if err != nil {
 		return a, err
 	}
-	a.Config, a.Context = decodeRaw(config), decodeRaw(about)
-	a.CreatedAt, a.UpdatedAt = fromMicros(created), fromMicros(updated)
-	return a, decode([]byte(metadata), &a.Metadata)
+	a.Config, a.Context = column.ReadRaw(config), column.ReadRaw(about)
+	a.CreatedAt, a.UpdatedAt = column.FromMicros(created), column.FromMicros(updated)
+	return a, column.Read([]byte(metadata), &a.Metadata)
 }

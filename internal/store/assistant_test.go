@@ -12,6 +12,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 func object(text string) map[string]json.RawMessage {
@@ -33,7 +35,7 @@ func TestAssistants(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantKind(t, "CreateAssistant again", s.CreateAssistant(ctx, a), errs.Conflict)
-	at := fromMicros(micros(c.Now()))
+	at := column.FromMicros(column.Micros(c.Now()))
 	a.CreatedAt, a.UpdatedAt = at, at
 	if got, err := s.Assistant(ctx, "acme", "a-1"); err != nil || cmp.Diff(a, got) != "" {
 		t.Errorf("Assistant: %v\n%s", err, cmp.Diff(a, got))
@@ -60,7 +62,7 @@ func TestAssistants(t *testing.T) {
 		return nil
 	})
 	if err != nil || changed.Version != 2 || changed.ID != "a-1" || changed.Tenant != "acme" || !changed.CreatedAt.Equal(at) ||
-		!changed.UpdatedAt.Equal(fromMicros(micros(later))) {
+		!changed.UpdatedAt.Equal(column.FromMicros(column.Micros(later))) {
 		t.Errorf("ChangeAssistant = %+v, %v", changed, err)
 	}
 	if got, err := s.Assistant(ctx, "acme", "a-1"); err != nil || cmp.Diff(changed, got) != "" {
@@ -127,7 +129,7 @@ func TestAssistantQueries(t *testing.T) {
 		}
 	}
 	many := map[string]json.RawMessage{}
-	for i := range maxMatch + 1 {
+	for i := range canonical.MaxMatch + 1 {
 		many[fmt.Sprint(i)] = json.RawMessage(`1`)
 	}
 	_, _, err := s.Assistants(t.Context(), AssistantQuery{Tenant: "acme", Metadata: many})

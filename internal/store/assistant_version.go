@@ -8,6 +8,9 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // The bounds of an assistant's versions: the oldest go first, and the one in use stays.
@@ -21,7 +24,7 @@ const versionColumns = `tenant, id, graph_id, name, description, version, config
 // addVersion keeps an assistant as it is as a version of it; values are those of
 // assistantColumns.
 func (t *tx) addVersion(a conversation.Assistant, values []any) error {
-	values = append(append([]any{}, values[:9]...), micros(a.UpdatedAt))
+	values = append(append([]any{}, values[:9]...), column.Micros(a.UpdatedAt))
 	if _, err := t.exec(`INSERT INTO assistant_versions (`+versionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, values...); err != nil {
 		return err
 	}
@@ -44,22 +47,22 @@ func (t *tx) newestVersion(tenant, id string) (n int, err error) {
 // AssistantVersions returns the numbers of the versions of an assistant whose metadata has
 // all that is wanted, newest first.
 func (s *Store) AssistantVersions(ctx context.Context, tenant, id string, metadata map[string]json.RawMessage) (numbers []int, err error) {
-	want, err := entries(metadata, maxMatch)
+	want, err := canonical.Entries(metadata, canonical.MaxMatch)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.rows(ctx, `SELECT version, metadata FROM assistant_versions WHERE tenant = $1 AND id = $2 ORDER BY version DESC`, tenant, id)
-	_, err = collect(rows, err, func(r row) (_ struct{}, err error) {
+	rows, err := s.reads.Rows(ctx, `SELECT version, metadata FROM assistant_versions WHERE tenant = $1 AND id = $2 ORDER BY version DESC`, tenant, id)
+	_, err = engine.Collect(rows, err, func(r engine.Row) (_ struct{}, err error) {
 		var n int
 		var text sql.RawBytes // of the row at hand
 		var about map[string]json.RawMessage
 		if err := r.Scan(&n, &text); err != nil {
 			return struct{}{}, err
 		}
-		if err := decode(text, &about); err != nil {
+		if err := column.Read(text, &about); err != nil {
 			return struct{}{}, err
 		}
-		matches, err := has(about, want)
+		matches, err := canonical.Has(about, want)
 		if matches {
 			numbers = append(numbers, n)
 		}
@@ -72,7 +75,7 @@ const selectVersion = `SELECT ` + versionColumns + `, created_at FROM assistant_
 
 // AssistantVersion returns an assistant as it was. NotFound when it has no such version.
 func (s *Store) AssistantVersion(ctx context.Context, tenant, id string, version int) (conversation.Assistant, error) {
-	a, err := scanAssistant(s.row(ctx, selectVersion, tenant, id, version))
+	a, err := scanAssistant(s.reads.Row(ctx, selectVersion, tenant, id, version))
 	return a, s.fault(err)
 }
 
@@ -91,7 +94,7 @@ func (s *Store) UseAssistantVersion(ctx context.Context, tenant, id string, vers
 		if err != nil {
 			return err
 		}
-		a.CreatedAt, a.UpdatedAt = was.CreatedAt, fromMicros(micros(s.now()))
+		a.CreatedAt, a.UpdatedAt = was.CreatedAt, column.FromMicros(column.Micros(s.now()))
 		values, err := assistantValues(a)
 		if err != nil {
 			return err

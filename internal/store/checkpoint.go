@@ -13,6 +13,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 const checkpointColumns = `id, parent, source, step, nodes, tasks, metadata, run, messages, created_at, approval`
@@ -50,7 +53,7 @@ func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.
 			old.Add(m.Place)
 			continue
 		}
-		if bodies[i], err = encodeText(m.Message); err != nil {
+		if bodies[i], err = column.Text(m.Message); err != nil {
 			return made, nil, err
 		}
 		added++
@@ -69,7 +72,7 @@ func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.
 			return err
 		}
 		made, state = r.Checkpoint, slices.Clone(r.State)
-		made.CreatedAt = fromMicros(micros(orTime(made.CreatedAt, now)))
+		made.CreatedAt = column.FromMicros(column.Micros(orTime(made.CreatedAt, now)))
 		if err := t.placeMessages(r.Thread, state, bodies, added); err != nil {
 			return err
 		}
@@ -85,7 +88,7 @@ func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.
 		}
 		set := was
 		if r.Head {
-			set.Head, set.StateUpdatedAt = made.ID, fromMicros(micros(now))
+			set.Head, set.StateUpdatedAt = made.ID, column.FromMicros(column.Micros(now))
 		}
 		_, err = t.changeConversation(was, set, now, r.Change)
 		return err
@@ -120,33 +123,26 @@ func (t *tx) placeMessages(uid sandbox.UID, state []conversation.Entry, bodies [
 }
 
 func (t *tx) addCheckpoint(uid sandbox.UID, c conversation.Checkpoint) error {
-	if _, err := entries(c.Metadata, maxMetadata); err != nil {
+	if _, err := canonical.Entries(c.Metadata, canonical.MaxMetadata); err != nil {
 		return err
 	}
-	next, errNext := encodeText(orEmpty(c.Next))
-	tasks, errTasks := encodeText(orEmpty(c.Tasks))
-	metadata, errMetadata := encodeMetadata(c.Metadata)
+	next, errNext := column.List(c.Next)
+	tasks, errTasks := column.List(c.Tasks)
+	metadata, errMetadata := column.Metadata(c.Metadata)
 	approval, err := encodeApproval(c.Approval)
 	if err := errors.Join(errNext, errTasks, errMetadata, err); err != nil {
 		return err
 	}
 	_, err = t.exec(`INSERT INTO checkpoints (thread, `+checkpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		uid, c.ID, c.Parent, c.Source, c.Step, next, tasks, metadata, c.RunID, c.Messages.String(), micros(c.CreatedAt), approval)
+		uid, c.ID, c.Parent, c.Source, c.Step, next, tasks, metadata, c.RunID, c.Messages.String(), column.Micros(c.CreatedAt), approval)
 	return err
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 const selectCheckpoint = `SELECT ` + checkpointColumns + ` FROM checkpoints WHERE thread = $1 AND id = $2`
 
 // Checkpoint returns a checkpoint of a thread; NotFound when it has none with the id.
 func (s *Store) Checkpoint(ctx context.Context, uid sandbox.UID, id string) (conversation.Checkpoint, error) {
-	c, err := scanCheckpoint(s.row(ctx, selectCheckpoint, uid, id))
+	c, err := scanCheckpoint(s.reads.Row(ctx, selectCheckpoint, uid, id))
 	return c, s.fault(err)
 }
 
@@ -164,7 +160,7 @@ const checkpointBatch = 200
 // Checkpoints returns the keys of those that a query selects, the greatest id, which is
 // the newest, first.
 func (s *Store) Checkpoints(ctx context.Context, uid sandbox.UID, q CheckpointQuery) ([]Key, error) {
-	want, err := entries(q.Metadata, maxMatch)
+	want, err := canonical.Entries(q.Metadata, canonical.MaxMatch)
 	if err != nil {
 		return nil, err
 	}
@@ -192,18 +188,18 @@ func (s *Store) Checkpoints(ctx context.Context, uid sandbox.UID, q CheckpointQu
 		if q.RunID != "" {
 			and("run <> '' AND run =", q.RunID) // in these words, or the index does not count
 		}
-		rows, err := s.rows(ctx, query+` ORDER BY id DESC LIMIT $2`, args...)
-		some, err := collect(rows, err, func(r row) (k listed, err error) {
+		rows, err := s.reads.Rows(ctx, query+` ORDER BY id DESC LIMIT $2`, args...)
+		some, err := engine.Collect(rows, err, func(r engine.Row) (k listed, err error) {
 			var metadata sql.RawBytes // of the row at hand
 			if err := r.Scan(&k.ID, &k.Bytes, &metadata); err != nil || len(want) == 0 {
 				k.selected = true
 				return k, err
 			}
 			var of map[string]json.RawMessage
-			if err := decode(metadata, &of); err != nil {
+			if err := column.Read(metadata, &of); err != nil {
 				return k, err
 			}
-			k.selected, err = has(of, want)
+			k.selected, err = canonical.Has(of, want)
 			return k, err
 		})
 		if err != nil {
@@ -235,10 +231,10 @@ func (s *Store) AnnotateCheckpoint(ctx context.Context, uid sandbox.UID, id stri
 			c.Metadata = make(map[string]json.RawMessage, len(metadata))
 		}
 		maps.Copy(c.Metadata, metadata)
-		if _, err := entries(c.Metadata, maxMetadata); err != nil {
+		if _, err := canonical.Entries(c.Metadata, canonical.MaxMetadata); err != nil {
 			return err
 		}
-		text, err := encodeMetadata(c.Metadata)
+		text, err := column.Metadata(c.Metadata)
 		if err != nil {
 			return err
 		}
@@ -253,7 +249,7 @@ func (s *Store) AnnotateCheckpoint(ctx context.Context, uid sandbox.UID, id stri
 // head before the run, which need not be where the run began.
 func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Time) error {
 	rows, err := t.rows(`SELECT `+checkpointColumns+` FROM checkpoints WHERE thread = $1 AND run <> '' AND run = $2 ORDER BY id`, thread.UID, run)
-	gone, err := collect(rows, err, scanCheckpoint)
+	gone, err := engine.Collect(rows, err, scanCheckpoint)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
@@ -276,7 +272,7 @@ func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Ti
 		return nil
 	}
 	set := thread
-	set.StateUpdatedAt = fromMicros(micros(now))
+	set.StateUpdatedAt = column.FromMicros(column.Micros(now))
 	if err := t.row(`SELECT COALESCE(MAX(id), '') FROM checkpoints WHERE thread = $1`, thread.UID).Scan(&set.Head); err != nil {
 		return err
 	}
@@ -284,7 +280,7 @@ func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Ti
 	return err
 }
 
-func scanCheckpoint(r row) (c conversation.Checkpoint, err error) {
+func scanCheckpoint(r engine.Row) (c conversation.Checkpoint, err error) {
 	var next, tasks, metadata, messages, approval string
 	var created int64
 	err = r.Scan(&c.ID, &c.Parent, &c.Source, &c.Step, &next, &tasks, &metadata, &c.RunID, &messages, &created, &approval)
@@ -294,22 +290,22 @@ func scanCheckpoint(r row) (c conversation.Checkpoint, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.CreatedAt = fromMicros(created)
+	c.CreatedAt = column.FromMicros(created)
 	if c.Messages, err = conversation.ParseRefs(messages); err != nil {
 		return c, err
 	}
 	if approval != "" {
-		if err := decode([]byte(approval), &c.Approval); err != nil {
+		if err := column.Read([]byte(approval), &c.Approval); err != nil {
 			return c, err
 		}
 	}
-	return c, errors.Join(decode([]byte(next), &c.Next), decode([]byte(tasks), &c.Tasks), decode([]byte(metadata), &c.Metadata))
+	return c, errors.Join(column.Read([]byte(next), &c.Next), column.Read([]byte(tasks), &c.Tasks), column.Read([]byte(metadata), &c.Metadata))
 }
 
 // PauseCheckpoint stores the tasks of a checkpoint, which say why they wait or failed,
 // and its approval. NotFound when the thread has none with the id.
 func (s *Store) PauseCheckpoint(ctx context.Context, uid sandbox.UID, c conversation.Checkpoint) error {
-	tasks, errTasks := encodeText(orEmpty(c.Tasks))
+	tasks, errTasks := column.List(c.Tasks)
 	approval, err := encodeApproval(c.Approval)
 	if err := errors.Join(errTasks, err); err != nil {
 		return err
@@ -327,5 +323,5 @@ func encodeApproval(a *conversation.Approval) (string, error) {
 	if a == nil {
 		return "", nil
 	}
-	return encodeText(a)
+	return column.Text(a)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // text is a message that has no place.
@@ -84,7 +86,7 @@ func TestCommit(t *testing.T) {
 		ToolCalls: []conversation.ToolCall{{Name: "f", Args: json.RawMessage(`{}`), ID: "1", Type: "tool_call"}},
 	}
 	made, placed := commit(t, s, CommitRequest{Thread: thread.UID, Checkpoint: want, State: []conversation.Entry{{Message: message}, text("b")}})
-	want.CreatedAt = fromMicros(micros(c.Now()))
+	want.CreatedAt = column.FromMicros(column.Micros(c.Now()))
 	want.Messages = refsOf(1, 2)
 	refs := cmp.Comparer(func(a, b conversation.Refs) bool { return a.String() == b.String() })
 	if diff := cmp.Diff(want, made, refs); diff != "" {
@@ -118,7 +120,7 @@ func TestCommit(t *testing.T) {
 		t.Errorf("the state is %s", got)
 	}
 	now, err := s.ConversationOf(ctx, thread.UID)
-	if at := fromMicros(micros(c.Now())); err != nil || now.Head != "c2" || now.Status != conversation.ThreadBusy || now.StateUpdatedAt != at || now.UpdatedAt != at {
+	if at := column.FromMicros(column.Micros(c.Now())); err != nil || now.Head != "c2" || now.Status != conversation.ThreadBusy || now.StateUpdatedAt != at || now.UpdatedAt != at {
 		t.Errorf("the thread is %+v, %v", now, err)
 	}
 
@@ -239,7 +241,7 @@ func TestThreadsStayLinear(t *testing.T) {
 	s, _ := fresh(t)
 	thread := talk(t, s, "acme", "a")
 	size := func() (bytes int) {
-		if err := s.row(t.Context(), `SELECT SUM(LENGTH(id) + LENGTH(parent) + LENGTH(nodes) + LENGTH(tasks) + LENGTH(metadata) + LENGTH(messages))
+		if err := s.reads.Row(t.Context(), `SELECT SUM(LENGTH(id) + LENGTH(parent) + LENGTH(nodes) + LENGTH(tasks) + LENGTH(metadata) + LENGTH(messages))
 				FROM checkpoints`).Scan(&bytes); err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +268,7 @@ func TestThreadsStayLinear(t *testing.T) {
 		t.Errorf("200 checkpoints take %d bytes, 1000 %d, 2000 %d", first, half, all)
 	}
 	var n, bytes int
-	if err := s.row(t.Context(), `SELECT COUNT(*), SUM(LENGTH(body)) FROM conversation_messages`).Scan(&n, &bytes); err != nil || n != 1000 || bytes > 600_000 {
+	if err := s.reads.Row(t.Context(), `SELECT COUNT(*), SUM(LENGTH(body)) FROM conversation_messages`).Scan(&n, &bytes); err != nil || n != 1000 || bytes > 600_000 {
 		t.Errorf("%d messages of %d bytes, %v", n, bytes, err)
 	}
 }
@@ -329,8 +331,8 @@ func TestBrokenStepLeavesNothing(t *testing.T) {
 			`SELECT uid || head || metadata || last_place || updated_at FROM conversations`, `SELECT name || value FROM conversation_metadata`,
 			`SELECT place || body FROM conversation_messages`, `SELECT id || messages FROM checkpoints`, `SELECT id || seq FROM runs`,
 		} {
-			rows, err := s.rows(ctx, query)
-			lines, err := collect(rows, err, func(r row) (line string, err error) { return line, r.Scan(&line) })
+			rows, err := s.reads.Rows(ctx, query)
+			lines, err := engine.Collect(rows, err, func(r engine.Row) (line string, err error) { return line, r.Scan(&line) })
 			if err != nil {
 				t.Fatal(err)
 			}

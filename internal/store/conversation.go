@@ -9,6 +9,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // A conversation is a thread of the agent. [Thread] is another thing: what the
@@ -45,7 +48,7 @@ func (s *Store) CreateConversation(ctx context.Context, c conversation.Thread) e
 
 // Conversation returns a thread of a tenant; NotFound when it has none with the id.
 func (s *Store) Conversation(ctx context.Context, tenant, id string) (conversation.Thread, error) {
-	c, err := scanConversation(s.row(ctx, `SELECT `+conversationColumns+` FROM conversations WHERE tenant = $1 AND id = $2`, tenant, id))
+	c, err := scanConversation(s.reads.Row(ctx, `SELECT `+conversationColumns+` FROM conversations WHERE tenant = $1 AND id = $2`, tenant, id))
 	return c, s.fault(err)
 }
 
@@ -53,7 +56,7 @@ const selectConversation = `SELECT ` + conversationColumns + ` FROM conversation
 
 // ConversationOf returns a thread by its UID, whoever's it is.
 func (s *Store) ConversationOf(ctx context.Context, uid sandbox.UID) (conversation.Thread, error) {
-	c, err := scanConversation(s.row(ctx, selectConversation, uid))
+	c, err := scanConversation(s.reads.Row(ctx, selectConversation, uid))
 	return c, s.fault(err)
 }
 
@@ -74,11 +77,11 @@ func (s *Store) ChangeConversation(ctx context.Context, uid sandbox.UID, change 
 // changeConversation writes what became of a thread: set is what it is before change,
 // which may be nil.
 func (t *tx) changeConversation(was, set conversation.Thread, now time.Time, change func(*conversation.Thread) error) (conversation.Thread, error) {
-	before, err := encodeMetadata(was.Metadata) // change may write into the map
+	before, err := column.Metadata(was.Metadata) // change may write into the map
 	if err != nil {
 		return was, err
 	}
-	set.UpdatedAt = fromMicros(micros(now))
+	set.UpdatedAt = column.FromMicros(column.Micros(now))
 	if change != nil {
 		if err := change(&set); err != nil {
 			return was, err
@@ -103,12 +106,12 @@ func (t *tx) changeConversation(was, set conversation.Thread, now time.Time, cha
 }
 
 func (t *tx) setConversationMetadata(c conversation.Thread) error {
-	list, err := entries(c.Metadata, maxMetadata)
+	list, err := canonical.Entries(c.Metadata, canonical.MaxMetadata)
 	if err != nil {
 		return err
 	}
 	for _, e := range list {
-		if _, err := t.exec(`INSERT INTO conversation_metadata (thread, name, value) VALUES ($1, $2, $3)`, c.UID, e.name, e.value); err != nil {
+		if _, err := t.exec(`INSERT INTO conversation_metadata (thread, name, value) VALUES ($1, $2, $3)`, c.UID, e.Name, e.Value); err != nil {
 			return err
 		}
 	}
@@ -130,22 +133,22 @@ func (s *Store) RemoveConversation(ctx context.Context, uid sandbox.UID) error {
 
 // conversationValues are those of conversationColumns.
 func conversationValues(c conversation.Thread) ([]any, error) {
-	if _, err := entries(c.Metadata, maxMetadata); err != nil {
+	if _, err := canonical.Entries(c.Metadata, canonical.MaxMetadata); err != nil {
 		return nil, err
 	}
-	config, errConfig := encodeRaw(c.Config)
-	failure, errError := encodeRaw(c.Error)
-	metadata, err := encodeMetadata(c.Metadata)
+	config, errConfig := column.Raw(c.Config)
+	failure, errError := column.Raw(c.Error)
+	metadata, err := column.Metadata(c.Metadata)
 	if err := errors.Join(errConfig, errError, err); err != nil {
 		return nil, err
 	}
 	return []any{
 		c.UID, c.ID, c.Tenant, c.Owner, metadata, config, c.Status, failure, c.Head,
-		micros(c.CreatedAt), micros(c.UpdatedAt), micros(c.StateUpdatedAt),
+		column.Micros(c.CreatedAt), column.Micros(c.UpdatedAt), column.Micros(c.StateUpdatedAt),
 	}, nil
 }
 
-func scanConversation(r row) (c conversation.Thread, err error) {
+func scanConversation(r engine.Row) (c conversation.Thread, err error) {
 	var metadata, config, failure string
 	var created, updated, state int64
 	err = r.Scan(&c.UID, &c.ID, &c.Tenant, &c.Owner, &metadata, &config, &c.Status, &failure, &c.Head, &created, &updated, &state)
@@ -155,7 +158,7 @@ func scanConversation(r row) (c conversation.Thread, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Config, c.Error = decodeRaw(config), decodeRaw(failure)
-	c.CreatedAt, c.UpdatedAt, c.StateUpdatedAt = fromMicros(created), fromMicros(updated), fromMicros(state)
-	return c, decode([]byte(metadata), &c.Metadata)
+	c.Config, c.Error = column.ReadRaw(config), column.ReadRaw(failure)
+	c.CreatedAt, c.UpdatedAt, c.StateUpdatedAt = column.FromMicros(created), column.FromMicros(updated), column.FromMicros(state)
+	return c, column.Read([]byte(metadata), &c.Metadata)
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // ConversationQuery selects threads; the zero value selects all, the oldest first.
@@ -46,12 +49,12 @@ func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []
 		return nil, 0, err
 	}
 	// The texts of other queries are too many to be kept compiled.
-	rows := s.rows
+	rows := s.reads.Rows
 	if len(q.IDs) > 0 || len(q.Metadata) > 2 {
-		rows = s.rowsOnce
+		rows = s.reads.RowsOnce
 	}
 	counts, err := rows(ctx, `SELECT COUNT(*) FROM conversations c`+where, args...)
-	n, err := collect(counts, err, func(r row) (n int, err error) { return n, r.Scan(&n) })
+	n, err := engine.Collect(counts, err, func(r engine.Row) (n int, err error) { return n, r.Scan(&n) })
 	if err != nil {
 		return nil, 0, s.fault(err)
 	}
@@ -65,7 +68,7 @@ func (s *Store) Conversations(ctx context.Context, q ConversationQuery) (page []
 	}
 	found, err := rows(ctx, `SELECT c.uid, c.id, `+conversationBytes+` FROM conversations c`+where+` ORDER BY `+order+direction+`, c.uid`+direction+
 		` LIMIT $`+strconv.Itoa(len(args)+1)+` OFFSET $`+strconv.Itoa(len(args)+2), append(args, limit(q.Limit), max(q.Offset, 0))...)
-	page, err = collect(found, err, func(r row) (k Key, err error) { return k, r.Scan(&k.UID, &k.ID, &k.Bytes) })
+	page, err = engine.Collect(found, err, func(r engine.Row) (k Key, err error) { return k, r.Scan(&k.UID, &k.ID, &k.Bytes) })
 	return page, n[0], s.fault(err)
 }
 
@@ -92,13 +95,13 @@ func (q ConversationQuery) build() (where string, args []any, err error) {
 	if q.Status != "" {
 		all = append(all, "c.status = "+arg(q.Status))
 	}
-	want, err := entries(q.Metadata, maxMatch)
+	want, err := canonical.Entries(q.Metadata, canonical.MaxMatch)
 	if err != nil {
 		return "", nil, err
 	}
 	for _, e := range want {
-		all = append(all, "EXISTS (SELECT 1 FROM conversation_metadata m WHERE m.thread = c.uid AND m.name = "+arg(e.name)+
-			" AND m.value = "+arg(e.value)+")")
+		all = append(all, "EXISTS (SELECT 1 FROM conversation_metadata m WHERE m.thread = c.uid AND m.name = "+arg(e.Name)+
+			" AND m.value = "+arg(e.Value)+")")
 	}
 	if len(all) == 0 {
 		return "", nil, nil
@@ -121,7 +124,7 @@ func (s *Store) StaleConversations(ctx context.Context, before time.Time, keepNe
 	if keepNewest < 0 {
 		keepNewest = 1 << 31
 	}
-	rows, err := s.rows(ctx, staleConversations, micros(before), keepNewest, after, limit(most))
-	list, _, err := collectPage(rows, err, scanConversation, func(c conversation.Thread) int64 { return c.Bytes() })
+	rows, err := s.reads.Rows(ctx, staleConversations, column.Micros(before), keepNewest, after, limit(most))
+	list, _, err := engine.CollectPage(rows, err, scanConversation, func(c conversation.Thread) int64 { return c.Bytes() })
 	return list, s.fault(err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // spansAtOnce is how many spans of messages one statement asks for.
@@ -62,8 +63,8 @@ func eachSpans(texts [2]string, uid sandbox.UID, refs conversation.Refs, do func
 func (s *Store) Messages(ctx context.Context, uid sandbox.UID, refs conversation.Refs) ([]conversation.Entry, error) {
 	var found []conversation.Entry
 	err := eachSpans(selectMessages, uid, refs, func(query string, args ...any) error {
-		rows, err := s.rows(ctx, query, args...)
-		some, err := collect(rows, err, scanMessage)
+		rows, err := s.reads.Rows(ctx, query, args...)
+		some, err := engine.Collect(rows, err, scanMessage)
 		found = append(found, some...)
 		return err
 	})
@@ -90,7 +91,7 @@ func (t *tx) wantMessages(uid sandbox.UID, refs conversation.Refs) error {
 	n := 0
 	err := eachSpans(countMessages, uid, refs, func(query string, args ...any) error {
 		rows, err := t.rows(query, args...)
-		counts, err := collect(rows, err, func(r row) (n int, err error) { return n, r.Scan(&n) })
+		counts, err := engine.Collect(rows, err, func(r engine.Row) (n int, err error) { return n, r.Scan(&n) })
 		for _, count := range counts {
 			n += count
 		}
@@ -109,7 +110,7 @@ func (t *tx) dropMessages(uid sandbox.UID, places []int64) error {
 	slices.Sort(places)
 	places = slices.Compact(places)
 	rows, err := t.rows(`SELECT messages FROM checkpoints WHERE thread = $1`, uid)
-	kept, err := collect(rows, err, scanRefs)
+	kept, err := engine.Collect(rows, err, scanRefs)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (t *tx) dropMessages(uid sandbox.UID, places []int64) error {
 	return nil
 }
 
-func scanMessage(r row) (m conversation.Entry, err error) {
+func scanMessage(r engine.Row) (m conversation.Entry, err error) {
 	var body sql.RawBytes // of the row at hand
 	if err := r.Scan(&m.Place, &body); err != nil {
 		return m, err
@@ -144,7 +145,7 @@ func scanMessage(r row) (m conversation.Entry, err error) {
 	return m, nil
 }
 
-func scanRefs(r row) (conversation.Refs, error) {
+func scanRefs(r engine.Row) (conversation.Refs, error) {
 	var text string
 	if err := r.Scan(&text); err != nil {
 		return conversation.Refs{}, err

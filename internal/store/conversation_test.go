@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 // growing are UIDs that grow, also those of the same millisecond.
@@ -64,7 +65,7 @@ func TestConversations(t *testing.T) {
 	if err := s.CreateConversation(ctx, want); err != nil {
 		t.Fatal(err)
 	}
-	at := fromMicros(micros(c.Now()))
+	at := column.FromMicros(column.Micros(c.Now()))
 	want.Status, want.CreatedAt, want.UpdatedAt, want.StateUpdatedAt = conversation.ThreadIdle, at, at, at
 	same := func(got conversation.Thread, err error) {
 		t.Helper()
@@ -91,7 +92,7 @@ func TestConversations(t *testing.T) {
 	_, err := s.Conversation(ctx, "beta", "t1")
 	wantKind(t, "Conversation of another tenant", err, errs.NotFound)
 
-	later := fromMicros(micros(c.advance(time.Second)))
+	later := column.FromMicros(column.Micros(c.advance(time.Second)))
 	changed, err := s.ChangeConversation(ctx, want.UID, func(c *conversation.Thread) error {
 		c.UID, c.ID, c.Tenant, c.Owner, c.CreatedAt = "u", "x", "beta", "bob", later
 		c.Status, c.Head, c.Error = conversation.ThreadFailed, "h", json.RawMessage(`{"error":"E"}`)
@@ -204,7 +205,7 @@ func TestConversationQueries(t *testing.T) {
 	_, _, err = s.Conversations(t.Context(), ConversationQuery{IDs: make([]string, maxLimit+1)})
 	wantKind(t, "too many ids", err, errs.Invalid)
 	many := map[string]json.RawMessage{}
-	for i := range maxMetadata + 1 {
+	for i := range canonical.MaxMetadata + 1 {
 		many[fmt.Sprint(i)] = json.RawMessage(`1`)
 	}
 	_, _, err = s.Conversations(t.Context(), ConversationQuery{Metadata: many})
@@ -295,7 +296,7 @@ func TestRemovedConversationLeavesNothing(t *testing.T) {
 	}
 	for _, table := range []string{"conversations", "conversation_metadata", "conversation_messages", "checkpoints", "runs"} {
 		var n int
-		if err := s.row(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil || n != 1 {
+		if err := s.reads.Row(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&n); err != nil || n != 1 {
 			t.Errorf("%s has %d rows, %v, want that of the other thread", table, n, err)
 		}
 	}

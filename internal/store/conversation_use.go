@@ -7,6 +7,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // ConversationUse is about how many bytes a thread has in the database, with all that
@@ -23,15 +25,15 @@ func (s *Store) ConversationUses(ctx context.Context, tenant *string) ([]Convers
 	if tenant != nil {
 		query, args = query+` WHERE tenant = $1`, append(args, *tenant)
 	}
-	rows, err := s.rows(ctx, query, args...)
-	list, err := collect(rows, err, func(r row) (u ConversationUse, err error) { return u, r.Scan(&u.Thread, &u.Tenant, &u.Bytes) })
+	rows, err := s.reads.Rows(ctx, query, args...)
+	list, err := engine.Collect(rows, err, func(r engine.Row) (u ConversationUse, err error) { return u, r.Scan(&u.Thread, &u.Tenant, &u.Bytes) })
 	return list, s.fault(err)
 }
 
 // AssistantBytes is about how many bytes the assistants of a tenant have, with their
 // versions.
 func (s *Store) AssistantBytes(ctx context.Context, tenant string) (bytes int64, err error) {
-	err = s.row(ctx, `SELECT (SELECT COALESCE(SUM(512 + octet_length(description) + octet_length(config) + octet_length(context) + octet_length(metadata)), 0)
+	err = s.reads.Row(ctx, `SELECT (SELECT COALESCE(SUM(512 + octet_length(description) + octet_length(config) + octet_length(context) + octet_length(metadata)), 0)
 			FROM assistants WHERE tenant = $1) + (SELECT COALESCE(SUM(256 + octet_length(description) + octet_length(config) + octet_length(context) + octet_length(metadata)), 0)
 			FROM assistant_versions WHERE tenant = $1)`, tenant).Scan(&bytes)
 	return bytes, s.fault(err)
@@ -40,9 +42,9 @@ func (s *Store) AssistantBytes(ctx context.Context, tenant string) (bytes int64,
 // RestingConversations returns the threads of a tenant that wait for nobody and have
 // not changed since a time, the longest unused first.
 func (s *Store) RestingConversations(ctx context.Context, tenant string, before time.Time) ([]sandbox.UID, error) {
-	rows, err := s.rows(ctx, `SELECT uid FROM conversations WHERE tenant = $1 AND status <> 'busy' AND status <> $2 AND updated_at < $3
-			ORDER BY updated_at, uid`, tenant, conversation.ThreadInterrupted, micros(before))
-	list, err := collect(rows, err, func(r row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
+	rows, err := s.reads.Rows(ctx, `SELECT uid FROM conversations WHERE tenant = $1 AND status <> 'busy' AND status <> $2 AND updated_at < $3
+			ORDER BY updated_at, uid`, tenant, conversation.ThreadInterrupted, column.Micros(before))
+	list, err := engine.Collect(rows, err, func(r engine.Row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
 	return list, s.fault(err)
 }
 
@@ -88,7 +90,7 @@ func (t *tx) dropHistory(thread conversation.Thread) error {
 		return err
 	}
 	rows, err := t.rows(`SELECT place FROM conversation_messages WHERE thread = $1`, thread.UID)
-	places, err := collect(rows, err, func(r row) (place int64, err error) { return place, r.Scan(&place) })
+	places, err := engine.Collect(rows, err, func(r engine.Row) (place int64, err error) { return place, r.Scan(&place) })
 	if err != nil {
 		return err
 	}

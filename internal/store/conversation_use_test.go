@@ -8,6 +8,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // recount is the use of all threads, counted anew.
@@ -23,8 +24,8 @@ func TestUseOfConversations(t *testing.T) {
 	ctx := t.Context()
 	same := func(after string, want int) {
 		t.Helper()
-		rows, err := s.rows(ctx, recount)
-		all, err := collect(rows, err, func(r row) (u ConversationUse, err error) { return u, r.Scan(&u.Thread, &u.Tenant, &u.Bytes) })
+		rows, err := s.reads.Rows(ctx, recount)
+		all, err := engine.Collect(rows, err, func(r engine.Row) (u ConversationUse, err error) { return u, r.Scan(&u.Thread, &u.Tenant, &u.Bytes) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,7 @@ func TestTrimmedConversation(t *testing.T) {
 		t.Errorf("runs: %+v, %v", runs, err)
 	}
 	var n int
-	if err := s.row(ctx, `SELECT COUNT(*) FROM conversation_messages`).Scan(&n); err != nil || n != len(list) {
+	if err := s.reads.Row(ctx, `SELECT COUNT(*) FROM conversation_messages`).Scan(&n); err != nil || n != len(list) {
 		t.Errorf("%d messages are left, %v", n, err)
 	}
 	if freed, err = s.TrimConversation(ctx, a.UID); err != nil || freed != 0 {

@@ -233,7 +233,7 @@ func checkAfterCrash(t *testing.T, where Config, round int, states map[string]sa
 	defer s.Close()
 	if where.URL == "" {
 		var verdict string
-		if err := s.row(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		if err := s.reads.Row(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
 			t.Fatalf("round %d: integrity_check = %q, %v", round, verdict, err)
 		}
 	}

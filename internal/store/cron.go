@@ -12,6 +12,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 const cronColumns = `c.id, c.tenant, c.owner, c.assistant, COALESCE(c.thread, ''), COALESCE(t.id, ''), c.schedule, c.timezone, c.run, c.metadata, c.keep, c.enabled,
@@ -60,7 +63,7 @@ func (s *Store) CreateCron(ctx context.Context, c conversation.Cron, most int) e
 
 // Cron returns a cron of a tenant; NotFound when it has none with the id.
 func (s *Store) Cron(ctx context.Context, tenant, id string) (conversation.Cron, error) {
-	c, err := scanCron(s.row(ctx, `SELECT `+cronColumns+fromCrons+` WHERE c.id = $1 AND c.tenant = $2`, id, tenant))
+	c, err := scanCron(s.reads.Row(ctx, `SELECT `+cronColumns+fromCrons+` WHERE c.id = $1 AND c.tenant = $2`, id, tenant))
 	return c, s.fault(err)
 }
 
@@ -70,7 +73,7 @@ func (s *Store) ChangeCron(ctx context.Context, tenant, id string, change func(*
 		if c, err = scanCron(t.row(`SELECT `+cronColumns+fromCrons+` WHERE c.id = $1 AND c.tenant = $2`, id, tenant)); err != nil {
 			return err
 		}
-		c.UpdatedAt = fromMicros(micros(s.now()))
+		c.UpdatedAt = column.FromMicros(column.Micros(s.now()))
 		if err := change(&c); err != nil {
 			return err
 		}
@@ -117,18 +120,18 @@ type CronQuery struct {
 // CronIDs returns the ids of those that a query selects, ties by id, and how many there
 // are without its bounds.
 func (s *Store) CronIDs(ctx context.Context, q CronQuery) (ids []string, total int, err error) {
-	want, err := entries(q.Metadata, maxMatch)
+	want, err := canonical.Entries(q.Metadata, canonical.MaxMatch)
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.rows(ctx, `SELECT c.id, c.assistant, COALESCE(t.id, ''), c.enabled, c.next_at, c.end_at, c.created_at, c.updated_at, c.metadata`+fromCrons+`
+	rows, err := s.reads.Rows(ctx, `SELECT c.id, c.assistant, COALESCE(t.id, ''), c.enabled, c.next_at, c.end_at, c.created_at, c.updated_at, c.metadata`+fromCrons+`
 			WHERE c.tenant = $1 ORDER BY c.created_at, c.id`, q.Tenant)
 	type listed struct {
 		id, key string
 		at      int64
 	}
 	var found []listed
-	_, err = collect(rows, err, func(r row) (_ struct{}, err error) {
+	_, err = engine.Collect(rows, err, func(r engine.Row) (_ struct{}, err error) {
 		var id, assistant, thread string
 		var enabled int
 		var next, end, created, updated int64
@@ -141,10 +144,10 @@ func (s *Store) CronIDs(ctx context.Context, q CronQuery) (ids []string, total i
 		}
 		if len(want) > 0 {
 			var about map[string]json.RawMessage
-			if err := decode(text, &about); err != nil {
+			if err := column.Read(text, &about); err != nil {
 				return struct{}{}, err
 			}
-			if matches, err := has(about, want); err != nil || !matches {
+			if matches, err := canonical.Has(about, want); err != nil || !matches {
 				return struct{}{}, err
 			}
 		}
@@ -186,8 +189,8 @@ func (s *Store) CronIDs(ctx context.Context, q CronQuery) (ids []string, total i
 // NextCron is when the next run of any cron is to begin; zero: none is to come.
 func (s *Store) NextCron(ctx context.Context) (time.Time, error) {
 	var at sql.NullInt64
-	err := s.row(ctx, `SELECT MIN(next_at) FROM crons WHERE enabled = 1 AND next_at > 0`).Scan(&at)
-	return fromMicros(at.Int64), s.fault(err)
+	err := s.reads.Row(ctx, `SELECT MIN(next_at) FROM crons WHERE enabled = 1 AND next_at > 0`).Scan(&at)
+	return column.FromMicros(at.Int64), s.fault(err)
 }
 
 // ClaimCron returns the cron that is due for longest as claim left it: Next is when it is
@@ -196,7 +199,7 @@ func (s *Store) NextCron(ctx context.Context) (time.Time, error) {
 func (s *Store) ClaimCron(ctx context.Context, claim func(*conversation.Cron)) (c conversation.Cron, err error) {
 	err = s.update(ctx, durable, func(t *tx) error {
 		c, err = scanCron(t.row(`SELECT `+cronColumns+fromCrons+` WHERE c.enabled = 1 AND c.next_at > 0 AND c.next_at <= $1
-				ORDER BY c.next_at, c.id LIMIT 1`, micros(s.now())))
+				ORDER BY c.next_at, c.id LIMIT 1`, column.Micros(s.now())))
 		if err != nil {
 			return err
 		}
@@ -217,20 +220,20 @@ func (s *Store) EndCronClaim(ctx context.Context, c conversation.Cron) error {
 
 // cronValues are those of a row.
 func cronValues(c conversation.Cron) ([]any, error) {
-	run, errRun := encodeText(c.Run)
-	_, errNames := entries(c.Metadata, maxMetadata)
-	metadata, err := encodeMetadata(c.Metadata)
+	run, errRun := column.Text(c.Run)
+	_, errNames := canonical.Entries(c.Metadata, canonical.MaxMetadata)
+	metadata, err := column.Metadata(c.Metadata)
 	if err := errors.Join(errRun, errNames, err); err != nil {
 		return nil, err
 	}
 	thread := sql.NullString{String: string(c.Thread), Valid: c.Thread != ""}
 	return []any{
-		c.ID, c.Tenant, c.Owner, c.AssistantID, thread, c.Schedule, c.Timezone, run, metadata, asInt(c.Keep), asInt(c.Enabled), micros(c.EndTime), micros(c.Next),
-		micros(c.LastAt), c.LastThread, c.LastRun, c.Failure, micros(c.CreatedAt), micros(c.UpdatedAt),
+		c.ID, c.Tenant, c.Owner, c.AssistantID, thread, c.Schedule, c.Timezone, run, metadata, asInt(c.Keep), asInt(c.Enabled), column.Micros(c.EndTime), column.Micros(c.Next),
+		column.Micros(c.LastAt), c.LastThread, c.LastRun, c.Failure, column.Micros(c.CreatedAt), column.Micros(c.UpdatedAt),
 	}, nil
 }
 
-func scanCron(r row) (c conversation.Cron, err error) {
+func scanCron(r engine.Row) (c conversation.Cron, err error) {
 	var thread, run, metadata string
 	var keep, enabled int
 	var end, next, last, created, updated int64
@@ -243,6 +246,6 @@ func scanCron(r row) (c conversation.Cron, err error) {
 		return c, err
 	}
 	c.Thread, c.Keep, c.Enabled = sandbox.UID(thread), keep == 1, enabled == 1
-	c.EndTime, c.Next, c.LastAt, c.CreatedAt, c.UpdatedAt = fromMicros(end), fromMicros(next), fromMicros(last), fromMicros(created), fromMicros(updated)
-	return c, errors.Join(decode([]byte(run), &c.Run), decode([]byte(metadata), &c.Metadata))
+	c.EndTime, c.Next, c.LastAt, c.CreatedAt, c.UpdatedAt = column.FromMicros(end), column.FromMicros(next), column.FromMicros(last), column.FromMicros(created), column.FromMicros(updated)
+	return c, errors.Join(column.Read([]byte(run), &c.Run), column.Read([]byte(metadata), &c.Metadata))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 func TestCrons(t *testing.T) {
@@ -25,7 +26,7 @@ func TestCrons(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	now := fromMicros(micros(clock.Now()))
+	now := column.FromMicros(column.Micros(clock.Now()))
 	c := conversation.Cron{
 		ID: "c1", Tenant: "acme", Owner: "ann", Thread: thread.UID, Schedule: "* * * * *", Timezone: "Europe/Berlin", AssistantID: "a",
 		Run:      conversation.CronRun{Request: conversation.RunRequest{Input: json.RawMessage(`{"messages":[]}`), Webhook: "https://x/"}, Metadata: object(`{"m":1}`), Multitask: "enqueue"},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // KeptDisk is a disk that outlived its sandbox and waits for the next one with
@@ -37,7 +39,7 @@ func (s *Store) KeepDisk(ctx context.Context, d KeptDisk) error {
 func (t *tx) keepDisk(d KeptDisk) error {
 	n, err := t.exec(`INSERT INTO kept_disks (`+keptColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (id_key) DO UPDATE SET kept_at = excluded.kept_at WHERE kept_disks.disk_uid = excluded.disk_uid`,
-		d.IDKey, d.Tenant, d.External.UserID, d.External.ProjectID, d.External.WorkspaceID, d.DiskUID, micros(d.At))
+		d.IDKey, d.Tenant, d.External.UserID, d.External.ProjectID, d.External.WorkspaceID, d.DiskUID, column.Micros(d.At))
 	if err == nil && n == 0 {
 		err = errs.E(errs.Conflict, "another disk is kept under this id")
 	}
@@ -51,7 +53,7 @@ func (t *tx) keepDisk(d KeptDisk) error {
 // between the two loses nothing; a create that is undone afterwards gives it
 // back by a move to Failed with KeepDisk.
 func (s *Store) TakeKeptDisk(ctx context.Context, idKey, tenant string, owner sandbox.External) (uid sandbox.UID, ok bool, err error) {
-	d, err := scanKeptDisk(s.row(ctx, `SELECT `+keptColumns+` FROM kept_disks WHERE id_key = $1`, idKey))
+	d, err := scanKeptDisk(s.reads.Row(ctx, `SELECT `+keptColumns+` FROM kept_disks WHERE id_key = $1`, idKey))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "", false, nil
@@ -75,8 +77,8 @@ func (t *tx) takeDisk(b sandbox.Sandbox) error {
 
 // KeptDisks returns all, by id.
 func (s *Store) KeptDisks(ctx context.Context) ([]KeptDisk, error) {
-	rows, err := s.rows(ctx, `SELECT `+keptColumns+` FROM kept_disks ORDER BY id_key`)
-	disks, err := collect(rows, err, scanKeptDisk)
+	rows, err := s.reads.Rows(ctx, `SELECT `+keptColumns+` FROM kept_disks ORDER BY id_key`)
+	disks, err := engine.Collect(rows, err, scanKeptDisk)
 	return disks, s.fault(err)
 }
 
@@ -97,12 +99,12 @@ func (s *Store) DropKeptDisk(ctx context.Context, idKey string) (d KeptDisk, ok 
 	return d, ok, nil
 }
 
-func scanKeptDisk(r row) (KeptDisk, error) {
+func scanKeptDisk(r engine.Row) (KeptDisk, error) {
 	var d KeptDisk
 	var at int64
 	if err := r.Scan(&d.IDKey, &d.Tenant, &d.External.UserID, &d.External.ProjectID, &d.External.WorkspaceID, &d.DiskUID, &at); err != nil {
 		return KeptDisk{}, err
 	}
-	d.At = fromMicros(at)
+	d.At = column.FromMicros(at)
 	return d, nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // AppendEvent adds one event and returns its cursor. A zero Time is now.
@@ -38,20 +40,12 @@ func (t *tx) appendEvent(e sandbox.Event, now time.Time) (cursor int64, err erro
 	}
 	err = t.row(`INSERT INTO events (box, kind, actor, seq, status, payload, result, at, tenant)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, COALESCE((SELECT tenant FROM sandboxes WHERE uid = $1), '')) RETURNING cursor`,
-		e.Box, e.Kind, e.Actor, e.Seq, cmp.Or(e.Status, sandbox.ExecDone), payload, nullText(e.Result),
-		micros(orTime(e.Time, now))).Scan(&cursor)
+		e.Box, e.Kind, e.Actor, e.Seq, cmp.Or(e.Status, sandbox.ExecDone), payload, column.Null(e.Result),
+		column.Micros(orTime(e.Time, now))).Scan(&cursor)
 	if err == nil {
 		t.told = append(t.told, e.Box)
 	}
 	return cursor, err
-}
-
-// nullText is for JSON columns that may be NULL.
-func nullText(b []byte) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return string(b)
 }
 
 // Events returns the events of a sandbox after a cursor, ascending, at most
@@ -78,11 +72,11 @@ func (s *Store) Events(ctx context.Context, box sandbox.UID, after int64, n int,
 		}
 		query += ` AND (` + strings.Join(either, ` OR `) + `)`
 	}
-	rows, err := s.rows(ctx, query+` ORDER BY cursor LIMIT $2`, args...)
-	events, _, err := collectPage(rows, err, func(r row) (e sandbox.Event, err error) {
+	rows, err := s.reads.Rows(ctx, query+` ORDER BY cursor LIMIT $2`, args...)
+	events, _, err := engine.CollectPage(rows, err, func(r engine.Row) (e sandbox.Event, err error) {
 		var at int64
 		err = r.Scan(&e.Cursor, &e.Box, &e.Kind, &e.Actor, &e.Seq, &e.Status, (*[]byte)(&e.Payload), (*[]byte)(&e.Result), &at)
-		e.Time = fromMicros(at)
+		e.Time = column.FromMicros(at)
 		return e, err
 	}, sandbox.Event.Bytes)
 	return events, s.fault(err)

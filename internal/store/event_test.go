@@ -141,8 +141,8 @@ func TestWatchEvents(t *testing.T) {
 		t.Errorf("told of another's event, %v", err)
 	}
 	stop()
-	if _, err := s.AppendEvent(t.Context(), fact); err != nil || told() || len(s.notices.all) != 0 {
-		t.Errorf("told after the end of the watch, %v, %v", err, s.notices.all)
+	if _, err := s.AppendEvent(t.Context(), fact); err != nil || told() || s.EventNotices(b.UID) != 0 {
+		t.Errorf("told after the end of the watch, %v, %d", err, s.EventNotices(b.UID))
 	}
 }
 

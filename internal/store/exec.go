@@ -11,6 +11,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 const execColumns = `e.box, e.seq, e.uid, e.spec, e.status, e.exit, e.result, e.actor,
@@ -31,7 +33,7 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 	events = slices.Clone(events)
 	env := e.Spec.Env
 	e.Spec.Env = nil
-	spec, err := encode(e.Spec)
+	spec, err := column.JSON(e.Spec)
 	if err != nil {
 		return 0, err
 	}
@@ -47,7 +49,7 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 			return errs.E(errs.WrongState, "the sandbox is %s", state)
 		}
 		var service string
-		active := micros(created)
+		active := column.Micros(created)
 		if e.Spec.Service != nil {
 			service, active = e.Spec.Service.Name, 0
 		}
@@ -60,11 +62,11 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 				created_at, started_at, finished_at, tenant, service)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, $11, $12)`,
 			e.Box, seq, e.UID, spec, e.Spec.Kind, e.Spec.Session, e.Spec.Terminal, e.Actor,
-			sandbox.ExecPending, micros(created), tenant, service); err != nil {
+			sandbox.ExecPending, column.Micros(created), tenant, service); err != nil {
 			return err
 		}
 		if len(env) > 0 {
-			text, err := encode(env)
+			text, err := column.JSON(env)
 			if err != nil {
 				return err
 			}
@@ -89,7 +91,7 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 func (s *Store) StartExec(ctx context.Context, box sandbox.UID, seq int64, at time.Time, events ...sandbox.Event) error {
 	return s.update(ctx, relaxed, func(t *tx) error {
 		n, err := t.exec(`UPDATE execs SET status = $1, started_at = $2 WHERE box = $3 AND seq = $4 AND status = $5`,
-			sandbox.ExecRunning, micros(at), box, seq, sandbox.ExecPending)
+			sandbox.ExecRunning, column.Micros(at), box, seq, sandbox.ExecPending)
 		if err != nil {
 			return err
 		}
@@ -122,14 +124,14 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 	if !e.Status.Finished() || e.Exit == nil {
 		return false, errs.E(errs.Internal, "%s is no end of an exec", e.Status)
 	}
-	text, err := encode(e.Exit)
+	text, err := column.JSON(e.Exit)
 	if err != nil {
 		return false, err
 	}
 	var shorter string
 	if kept, cut := e.Spec.Kept(); cut {
 		kept.Env = nil
-		if shorter, err = encode(kept); err != nil {
+		if shorter, err = column.JSON(kept); err != nil {
 			return false, err
 		}
 	}
@@ -138,7 +140,7 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 		n, err := t.exec(`UPDATE execs SET status = $1, exit = $2, finished_at = $3,
 				started_at = CASE WHEN started_at = 0 THEN $4 ELSE started_at END, result = $5
 				WHERE box = $6 AND seq = $7 AND status IN ('pending', 'running')`,
-			e.Status, text, micros(at), micros(e.StartedAt), nullText(e.Result), box, seq)
+			e.Status, text, column.Micros(at), column.Micros(e.StartedAt), column.Null(e.Result), box, seq)
 		if err != nil {
 			return err
 		}
@@ -172,7 +174,7 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 // is durable. NotFound when there is no such exec.
 func (s *Store) CancelExec(ctx context.Context, box sandbox.UID, seq int64, at time.Time) error {
 	return s.update(ctx, durable, func(t *tx) error {
-		n, err := t.exec(`UPDATE execs SET cancelled_at = $1 WHERE box = $2 AND seq = $3 AND cancelled_at = 0`, micros(at), box, seq)
+		n, err := t.exec(`UPDATE execs SET cancelled_at = $1 WHERE box = $2 AND seq = $3 AND cancelled_at = 0`, column.Micros(at), box, seq)
 		if err == nil && n == 0 {
 			_, err = t.execStatus(box, seq)
 		}
@@ -195,13 +197,13 @@ func (t *tx) dropEnv(box sandbox.UID, seq int64) error {
 
 // Exec returns one exec, without its env.
 func (s *Store) Exec(ctx context.Context, box sandbox.UID, seq int64) (sandbox.Exec, error) {
-	e, err := scanExec(s.row(ctx, `SELECT `+execColumns+` FROM execs e WHERE e.box = $1 AND e.seq = $2`, box, seq))
+	e, err := scanExec(s.reads.Row(ctx, `SELECT `+execColumns+` FROM execs e WHERE e.box = $1 AND e.seq = $2`, box, seq))
 	return e, s.fault(err)
 }
 
 // ExecByUID returns an exec of a sandbox by its own uid, without its env.
 func (s *Store) ExecByUID(ctx context.Context, box, uid sandbox.UID) (sandbox.Exec, error) {
-	e, err := scanExec(s.row(ctx, `SELECT `+execColumns+` FROM execs e WHERE e.uid = $1 AND e.box = $2`, uid, box))
+	e, err := scanExec(s.reads.Row(ctx, `SELECT `+execColumns+` FROM execs e WHERE e.uid = $1 AND e.box = $2`, uid, box))
 	return e, s.fault(err)
 }
 
@@ -216,7 +218,7 @@ func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[st
 		return nil, errs.E(errs.NotFound, "the env of an exec is kept only until it starts")
 	}
 	var text []byte
-	err = s.row(ctx, `SELECT env FROM exec_env WHERE box = $1 AND seq = $2`, box, seq).Scan(&text)
+	err = s.reads.Row(ctx, `SELECT env FROM exec_env WHERE box = $1 AND seq = $2`, box, seq).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -230,7 +232,7 @@ func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[st
 		}
 	}
 	var env map[string]string
-	return env, decode(text, &env)
+	return env, column.Read(text, &env)
 }
 
 // ExecQuery selects execs of one sandbox.
@@ -278,44 +280,44 @@ func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sand
 	if q.Newest {
 		query += ` DESC`
 	}
-	rows, err := s.rows(ctx, query+` LIMIT $3`, args...)
+	rows, err := s.reads.Rows(ctx, query+` LIMIT $3`, args...)
 	if q.Brief {
-		execs, _, err := collectPage(rows, err, scanBrief, sandbox.Exec.Bytes)
+		execs, _, err := engine.CollectPage(rows, err, scanBrief, sandbox.Exec.Bytes)
 		return execs, s.fault(err)
 	}
-	execs, err := collect(rows, err, scanListed)
+	execs, err := engine.Collect(rows, err, scanListed)
 	return execs, s.fault(err)
 }
 
 // UnfinishedExecs returns all that have not finished, of every sandbox, by
 // sandbox and seq, without their env and of long code the beginning.
 func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) {
-	rows, err := s.rows(ctx, `SELECT `+execColumns+` FROM execs e
+	rows, err := s.reads.Rows(ctx, `SELECT `+execColumns+` FROM execs e
 		WHERE e.status IN ('pending', 'running') ORDER BY e.box, e.seq`)
-	execs, err := collect(rows, err, scanListed)
+	execs, err := engine.Collect(rows, err, scanListed)
 	return execs, s.fault(err)
 }
 
 // CancelledExecs are those of [Store.UnfinishedExecs] that [Store.CancelExec] noted.
 func (s *Store) CancelledExecs(ctx context.Context) ([]sandbox.Exec, error) {
-	rows, err := s.rows(ctx, `SELECT `+execColumns+` FROM execs e
+	rows, err := s.reads.Rows(ctx, `SELECT `+execColumns+` FROM execs e
 		WHERE e.status IN ('pending', 'running') AND e.cancelled_at <> 0 ORDER BY e.box, e.seq`)
-	execs, err := collect(rows, err, scanListed)
+	execs, err := engine.Collect(rows, err, scanListed)
 	return execs, s.fault(err)
 }
 
-func scanBrief(r row) (sandbox.Exec, error) {
+func scanBrief(r engine.Row) (sandbox.Exec, error) {
 	e, err := scanExec(r)
 	return e.Brief(), err
 }
 
-func scanListed(r row) (sandbox.Exec, error) {
+func scanListed(r engine.Row) (sandbox.Exec, error) {
 	e, err := scanExec(r)
 	return e.Listed(), err
 }
 
 // scanExec returns NotFound for a row that is not there.
-func scanExec(r row) (sandbox.Exec, error) {
+func scanExec(r engine.Row) (sandbox.Exec, error) {
 	var e sandbox.Exec
 	var spec, exit, result []byte
 	var created, started, finished, cancelled int64
@@ -326,16 +328,16 @@ func scanExec(r row) (sandbox.Exec, error) {
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
-	if err := decode(spec, &e.Spec); err != nil {
+	if err := column.Read(spec, &e.Spec); err != nil {
 		return sandbox.Exec{}, fmt.Errorf("exec %d of %s: %w", e.Seq, e.Box, err)
 	}
 	if exit != nil {
 		e.Exit = new(sandbox.Exit)
-		if err := decode(exit, e.Exit); err != nil {
+		if err := column.Read(exit, e.Exit); err != nil {
 			return sandbox.Exec{}, fmt.Errorf("exec %d of %s: %w", e.Seq, e.Box, err)
 		}
 	}
 	e.Result = result
-	e.CreatedAt, e.StartedAt, e.FinishedAt, e.CancelledAt = fromMicros(created), fromMicros(started), fromMicros(finished), fromMicros(cancelled)
+	e.CreatedAt, e.StartedAt, e.FinishedAt, e.CancelledAt = column.FromMicros(created), column.FromMicros(started), column.FromMicros(finished), column.FromMicros(cancelled)
 	return e, nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // Export is a path of a sandbox that its owner gave out.
@@ -37,7 +39,7 @@ func (s *Store) AddExports(ctx context.Context, box sandbox.UID, exports []Expor
 		for _, e := range exports {
 			if _, err := t.exec(`INSERT INTO exports (box, path, kind, size, created_at) VALUES ($1, $2, $3, $4, $5)
 					ON CONFLICT (box, path) DO UPDATE SET kind = excluded.kind, size = excluded.size, created_at = excluded.created_at`,
-				box, e.Path, e.Kind, e.Size, micros(orTime(e.At, now))); err != nil {
+				box, e.Path, e.Kind, e.Size, column.Micros(orTime(e.At, now))); err != nil {
 				return err
 			}
 		}
@@ -54,30 +56,30 @@ func (s *Store) AddExports(ctx context.Context, box sandbox.UID, exports []Expor
 
 // ExportsBytes is about how many the paths have that a sandbox gave out.
 func (s *Store) ExportsBytes(ctx context.Context, box sandbox.UID) (bytes int64, err error) {
-	err = s.row(ctx, `SELECT COALESCE(SUM(octet_length(path) + 64), 0) FROM exports WHERE box = $1`, box).Scan(&bytes)
+	err = s.reads.Row(ctx, `SELECT COALESCE(SUM(octet_length(path) + 64), 0) FROM exports WHERE box = $1`, box).Scan(&bytes)
 	return bytes, s.fault(err)
 }
 
 // Exports returns the paths that a sandbox gave out, in their order.
 func (s *Store) Exports(ctx context.Context, box sandbox.UID) ([]Export, error) {
-	rows, err := s.rows(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 ORDER BY path`, box)
-	exports, err := collect(rows, err, scanExport)
+	rows, err := s.reads.Rows(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 ORDER BY path`, box)
+	exports, err := engine.Collect(rows, err, scanExport)
 	return exports, s.fault(err)
 }
 
 // Export returns one path that a sandbox gave out; NotFound when it did not.
 func (s *Store) Export(ctx context.Context, box sandbox.UID, path string) (Export, error) {
-	e, err := scanExport(s.row(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 AND path = $2`, box, path))
+	e, err := scanExport(s.reads.Row(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 AND path = $2`, box, path))
 	if errors.Is(err, sql.ErrNoRows) {
 		return e, errs.E(errs.NotFound, "the path is not exported")
 	}
 	return e, s.fault(err)
 }
 
-func scanExport(r row) (e Export, err error) {
+func scanExport(r engine.Row) (e Export, err error) {
 	var at int64
 	err = r.Scan(&e.Path, &e.Kind, &e.Size, &at)
-	e.At = fromMicros(at)
+	e.At = column.FromMicros(at)
 	return e, err
 }
 

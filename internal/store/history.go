@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // evictBatch bounds how much of a history one [Store.EvictHistory] removes of
@@ -21,8 +23,8 @@ func (s *Store) HistoryBytes(ctx context.Context) (map[string]int64, error) {
 		tenant string
 		bytes  int64
 	}
-	rows, err := s.rows(ctx, `SELECT tenant, bytes FROM history`)
-	uses, err := collect(rows, err, func(r row) (u use, err error) { return u, r.Scan(&u.tenant, &u.bytes) })
+	rows, err := s.reads.Rows(ctx, `SELECT tenant, bytes FROM history`)
+	uses, err := engine.Collect(rows, err, func(r engine.Row) (u use, err error) { return u, r.Scan(&u.tenant, &u.bytes) })
 	if err != nil {
 		return nil, s.fault(err)
 	}
@@ -35,8 +37,8 @@ func (s *Store) HistoryBytes(ctx context.Context) (map[string]int64, error) {
 
 // ExecSeqs returns the execs of a sandbox that are in its history.
 func (s *Store) ExecSeqs(ctx context.Context, box sandbox.UID) (map[int64]bool, error) {
-	rows, err := s.rows(ctx, `SELECT seq FROM execs WHERE box = $1`, box)
-	seqs, err := collect(rows, err, func(r row) (seq int64, err error) { return seq, r.Scan(&seq) })
+	rows, err := s.reads.Rows(ctx, `SELECT seq FROM execs WHERE box = $1`, box)
+	seqs, err := engine.Collect(rows, err, func(r engine.Row) (seq int64, err error) { return seq, r.Scan(&seq) })
 	if err != nil {
 		return nil, s.fault(err)
 	}
@@ -92,7 +94,7 @@ func (s *Store) EvictHistory(ctx context.Context, tenant string, before time.Tim
 		gone = Evicted{}
 		// All kinds go up to the same time: that of the kind which reaches its
 		// batch first.
-		until := micros(before) - 1
+		until := column.Micros(before) - 1
 		for _, kind := range endedOfTenant {
 			var at int64
 			err := t.row(kind.oldest, tenant, until+1, evictBatch-1).Scan(&at)
@@ -104,14 +106,14 @@ func (s *Store) EvictHistory(ctx context.Context, tenant string, before time.Tim
 			}
 		}
 		rows, err := t.rows(endedOfTenant[0].remove, tenant, until, evictBatch)
-		if gone.Execs, err = collect(rows, err, func(r row) (k ExecKey, err error) { return k, r.Scan(&k.Box, &k.Seq) }); err != nil {
+		if gone.Execs, err = engine.Collect(rows, err, func(r engine.Row) (k ExecKey, err error) { return k, r.Scan(&k.Box, &k.Seq) }); err != nil {
 			return err
 		}
 		if gone.Events, err = t.exec(endedOfTenant[1].remove, tenant, until, evictBatch); err != nil {
 			return err
 		}
 		rows, err = t.rows(endedOfTenant[2].remove, tenant, until, evictBatch)
-		if gone.Boxes, err = collect(rows, err, func(r row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) }); err != nil {
+		if gone.Boxes, err = engine.Collect(rows, err, func(r engine.Row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) }); err != nil {
 			return err
 		}
 		err = t.row(`SELECT bytes FROM history WHERE tenant = $1`, tenant).Scan(&gone.Bytes)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 // Claim is the hold on an idempotency key. The holder ends it with Complete,
@@ -30,7 +31,7 @@ func (s *Store) Idempotency(ctx context.Context, principal, key, requestHash str
 	c := &Claim{store: s, principal: principal, key: key}
 	err := s.update(ctx, relaxed, func(t *tx) error {
 		n, err := t.exec(`INSERT INTO idempotency (principal, key, request_hash, claimed_at) VALUES ($1, $2, $3, $4)
-				ON CONFLICT (principal, key) DO NOTHING`, principal, key, requestHash, micros(s.now()))
+				ON CONFLICT (principal, key) DO NOTHING`, principal, key, requestHash, column.Micros(s.now()))
 		if err != nil || n == 1 {
 			return err
 		}

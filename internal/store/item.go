@@ -10,6 +10,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // namespaceEnd is between the labels of a namespace in its column, and sorts before all
@@ -33,8 +35,8 @@ const itemOverhead = 200
 // OverQuota when that would be more than the tenant may have.
 func (s *Store) SetItem(ctx context.Context, tenant string, i conversation.Item, b ItemBounds) error {
 	namespace := strings.Join(i.Namespace, namespaceEnd)
-	value, errValue := encodeText(i.Value)
-	fields, err := encodeRaw(i.Fields)
+	value, errValue := column.Text(i.Value)
+	fields, err := column.Raw(i.Fields)
 	if err := errors.Join(errValue, err); err != nil {
 		return err
 	}
@@ -42,7 +44,7 @@ func (s *Store) SetItem(ctx context.Context, tenant string, i conversation.Item,
 	return s.update(ctx, durable, func(t *tx) error {
 		now := s.now()
 		// One that has expired and is still there is another item.
-		if err := t.dropItem(tenant, namespace, i.Key, ` AND expires_at > 0 AND expires_at <= $4`, micros(now)); err != nil {
+		if err := t.dropItem(tenant, namespace, i.Key, ` AND expires_at > 0 AND expires_at <= $4`, column.Micros(now)); err != nil {
 			return err
 		}
 		var was int64
@@ -61,7 +63,7 @@ func (s *Store) SetItem(ctx context.Context, tenant string, i conversation.Item,
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
 				ON CONFLICT (tenant, namespace, key) DO UPDATE SET value = excluded.value, fields = excluded.fields, bytes = excluded.bytes,
 					ttl = excluded.ttl, updated_at = excluded.updated_at, expires_at = excluded.expires_at`,
-			tenant, namespace, i.Key, value, fields, size, i.TTL.Microseconds(), expiry(now, i.TTL), micros(now))
+			tenant, namespace, i.Key, value, fields, size, i.TTL.Microseconds(), expiry(now, i.TTL), column.Micros(now))
 		return err
 	})
 }
@@ -85,7 +87,7 @@ func expiry(now time.Time, ttl time.Duration) int64 {
 	if ttl <= 0 {
 		return 0
 	}
-	return micros(now.Add(ttl))
+	return column.Micros(now.Add(ttl))
 }
 
 // chargeItems adds to what a tenant has. OverQuota when that is too much, also after
@@ -113,8 +115,8 @@ func (t *tx) chargeItems(tenant string, items int, bytes int64, now time.Time, b
 		return nil
 	}
 	const expired = `DELETE FROM items WHERE tenant = $1 AND expires_at > 0 AND expires_at <= $2 RETURNING bytes`
-	rows, err := t.rows(expired, tenant, micros(now))
-	gone, err := collect(rows, err, func(r row) (bytes int64, err error) { return bytes, r.Scan(&bytes) })
+	rows, err := t.rows(expired, tenant, column.Micros(now))
+	gone, err := engine.Collect(rows, err, func(r engine.Row) (bytes int64, err error) { return bytes, r.Scan(&bytes) })
 	if err != nil {
 		return err
 	}
@@ -132,14 +134,14 @@ func (t *tx) chargeItems(tenant string, items int, bytes int64, now time.Time, b
 // is none, or it has expired.
 func (s *Store) Item(ctx context.Context, tenant string, namespace []string, key string, renew bool) (conversation.Item, error) {
 	now := s.now()
-	i, err := scanItem(s.row(ctx, `SELECT `+itemColumns+` FROM items WHERE tenant = $1 AND namespace = $2 AND key = $3 AND (expires_at = 0 OR expires_at > $4)`,
-		tenant, strings.Join(namespace, namespaceEnd), key, micros(now)))
+	i, err := scanItem(s.reads.Row(ctx, `SELECT `+itemColumns+` FROM items WHERE tenant = $1 AND namespace = $2 AND key = $3 AND (expires_at = 0 OR expires_at > $4)`,
+		tenant, strings.Join(namespace, namespaceEnd), key, column.Micros(now)))
 	if err != nil || i.TTL == 0 || !renew {
 		return i, s.fault(err)
 	}
 	return i, s.update(ctx, relaxed, func(t *tx) error {
 		_, err := t.exec(`UPDATE items SET expires_at = $4 + ttl WHERE tenant = $1 AND namespace = $2 AND key = $3 AND ttl > 0 AND expires_at > $4`,
-			tenant, strings.Join(namespace, namespaceEnd), key, micros(now))
+			tenant, strings.Join(namespace, namespaceEnd), key, column.Micros(now))
 		return err
 	})
 }
@@ -169,23 +171,23 @@ func (s *Store) Items(ctx context.Context, tenant string, prefix []string, after
 	if !values { // the index has the rest in order, and no value is sorted
 		columns = `namespace, key, '', '', bytes, ttl, created_at, updated_at`
 	}
-	within, args := below(prefix, []any{tenant, micros(after.at), after.updated, after.namespace, after.key})
-	rows, err := s.rows(ctx, `SELECT `+columns+` FROM items WHERE tenant = $1 AND (expires_at = 0 OR expires_at > $2)
+	within, args := below(prefix, []any{tenant, column.Micros(after.at), after.updated, after.namespace, after.key})
+	rows, err := s.reads.Rows(ctx, `SELECT `+columns+` FROM items WHERE tenant = $1 AND (expires_at = 0 OR expires_at > $2)
 			AND updated_at <= $3 AND (updated_at < $3 OR namespace > $4 OR namespace = $4 AND key > $5)`+within+`
 			ORDER BY updated_at DESC, namespace, key LIMIT 1000`, args...)
-	page, _, err = collectPage(rows, err, scanItem, func(i conversation.Item) int64 { return int64(len(i.Value) + len(i.Key) + itemOverhead) })
+	page, _, err = engine.CollectPage(rows, err, scanItem, func(i conversation.Item) int64 { return int64(len(i.Value) + len(i.Key) + itemOverhead) })
 	if err != nil {
 		return nil, after, s.fault(err)
 	}
 	if len(page) > 0 {
 		last := page[len(page)-1]
-		after.namespace, after.key, after.updated = strings.Join(last.Namespace, namespaceEnd), last.Key, micros(last.UpdatedAt)
+		after.namespace, after.key, after.updated = strings.Join(last.Namespace, namespaceEnd), last.Key, column.Micros(last.UpdatedAt)
 	}
 	return page, after, nil
 }
 
 // ItemPageBytes is about how much a page of [Store.Items] takes.
-const ItemPageBytes = pageBytes
+const ItemPageBytes = engine.PageBytes
 
 // below is the condition that a namespace is one with a prefix.
 func below(prefix []string, args []any) (string, []any) {
@@ -201,10 +203,10 @@ func below(prefix []string, args []any) (string, []any) {
 // Namespaces returns a page of the namespaces of a tenant that begin with labels, in
 // their order, after one of them (none: from the first on). It is empty at the end.
 func (s *Store) Namespaces(ctx context.Context, tenant string, prefix, after []string) ([][]string, error) {
-	within, args := below(prefix, []any{tenant, micros(s.now()), strings.Join(after, namespaceEnd)})
-	rows, err := s.rows(ctx, `SELECT DISTINCT namespace FROM items WHERE tenant = $1 AND (expires_at = 0 OR expires_at > $2) AND namespace > $3`+within+`
+	within, args := below(prefix, []any{tenant, column.Micros(s.now()), strings.Join(after, namespaceEnd)})
+	rows, err := s.reads.Rows(ctx, `SELECT DISTINCT namespace FROM items WHERE tenant = $1 AND (expires_at = 0 OR expires_at > $2) AND namespace > $3`+within+`
 			ORDER BY namespace LIMIT 1000`, args...)
-	list, err := collect(rows, err, func(r row) ([]string, error) {
+	list, err := engine.Collect(rows, err, func(r engine.Row) ([]string, error) {
 		var joined string
 		err := r.Scan(&joined)
 		return strings.Split(joined, namespaceEnd), err
@@ -218,12 +220,12 @@ func (s *Store) ForgetExpiredItems(ctx context.Context, most int) (n int, err er
 	err = s.update(ctx, relaxed, func(t *tx) error {
 		rows, err := t.rows(`DELETE FROM items WHERE (tenant, namespace, key) IN (
 				SELECT tenant, namespace, key FROM items WHERE expires_at > 0 AND expires_at <= $1 ORDER BY expires_at LIMIT $2) RETURNING tenant, bytes`,
-			micros(s.now()), most)
+			column.Micros(s.now()), most)
 		type share struct {
 			tenant string
 			bytes  int64
 		}
-		gone, err := collect(rows, err, func(r row) (g share, err error) { return g, r.Scan(&g.tenant, &g.bytes) })
+		gone, err := engine.Collect(rows, err, func(r engine.Row) (g share, err error) { return g, r.Scan(&g.tenant, &g.bytes) })
 		if err != nil {
 			return err
 		}
@@ -243,7 +245,7 @@ func (s *Store) ForgetExpiredItems(ctx context.Context, most int) (n int, err er
 	return n, err
 }
 
-func scanItem(r row) (i conversation.Item, err error) {
+func scanItem(r engine.Row) (i conversation.Item, err error) {
 	var namespace, value, fields string
 	var ttl, created, updated int64
 	err = r.Scan(&namespace, &i.Key, &value, &fields, &i.Bytes, &ttl, &created, &updated)
@@ -253,7 +255,7 @@ func scanItem(r row) (i conversation.Item, err error) {
 	if err != nil {
 		return i, err
 	}
-	i.Namespace, i.Value, i.Fields = strings.Split(namespace, namespaceEnd), []byte(value), decodeRaw(fields)
-	i.TTL, i.CreatedAt, i.UpdatedAt = time.Duration(ttl)*time.Microsecond, fromMicros(created), fromMicros(updated)
+	i.Namespace, i.Value, i.Fields = strings.Split(namespace, namespaceEnd), []byte(value), column.ReadRaw(fields)
+	i.TTL, i.CreatedAt, i.UpdatedAt = time.Duration(ttl)*time.Microsecond, column.FromMicros(created), column.FromMicros(updated)
 	return i, nil
 }

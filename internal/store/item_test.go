@@ -11,6 +11,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 func item(namespace, key, value string) conversation.Item {
@@ -39,10 +41,10 @@ func listed(t *testing.T, s *Store, tenant string, prefix ...string) string {
 func usage(t *testing.T, s *Store, tenant string) string {
 	t.Helper()
 	var items, bytes, counted, sum int64
-	if err := s.row(t.Context(), `SELECT items, bytes FROM item_usage WHERE tenant = $1`, tenant).Scan(&items, &bytes); err != nil {
+	if err := s.reads.Row(t.Context(), `SELECT items, bytes FROM item_usage WHERE tenant = $1`, tenant).Scan(&items, &bytes); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.row(t.Context(), `SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM items WHERE tenant = $1`, tenant).Scan(&counted, &sum); err != nil {
+	if err := s.reads.Row(t.Context(), `SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM items WHERE tenant = $1`, tenant).Scan(&counted, &sum); err != nil {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("%d of %d, %d of %d", items, counted, bytes, sum)
@@ -58,7 +60,7 @@ func TestItems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	made.CreatedAt = fromMicros(micros(c.Now()))
+	made.CreatedAt = column.FromMicros(column.Micros(c.Now()))
 	made.UpdatedAt = made.CreatedAt
 	made.Bytes = int64(len("a.b") + len("k") + len(made.Value) + len(made.Fields) + itemOverhead)
 	if got, err := s.Item(ctx, "acme", made.Namespace, "k", true); err != nil || cmp.Diff(made, got) != "" {
@@ -106,7 +108,7 @@ func TestItems(t *testing.T) {
 func TestPagesOfItems(t *testing.T) {
 	s, _ := fresh(t)
 	var want []string
-	large := `{"text":"` + strings.Repeat("x", pageBytes/2) + `"}`
+	large := `{"text":"` + strings.Repeat("x", engine.PageBytes/2) + `"}`
 	for i := range 7 {
 		key := fmt.Sprintf("k%d", i)
 		want = append(want, "a/"+key)

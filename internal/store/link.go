@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // linkPlace is what the key of a sandbox's links is sealed for.
@@ -15,7 +16,7 @@ func linkPlace(uid sandbox.UID) string { return string(uid) + " links" }
 // LinkKey returns the key that signs the links of a sandbox. One that has none
 // gets the given one, unless that is nil: then there is none.
 func (s *Store) LinkKey(ctx context.Context, uid sandbox.UID, otherwise []byte) ([]byte, error) {
-	key, err := s.seal.scanLinkKey(uid, s.row(ctx, `SELECT link_key FROM sandboxes WHERE uid = $1`, uid))
+	key, err := s.seal.scanLinkKey(uid, s.reads.Row(ctx, `SELECT link_key FROM sandboxes WHERE uid = $1`, uid))
 	if err != nil || len(key) > 0 || otherwise == nil {
 		return key, s.fault(err)
 	}
@@ -41,7 +42,7 @@ func (s *Store) DropLinkKey(ctx context.Context, uid sandbox.UID) error {
 	})
 }
 
-func (k sealer) scanLinkKey(uid sandbox.UID, r row) ([]byte, error) {
+func (k sealer) scanLinkKey(uid sandbox.UID, r engine.Row) ([]byte, error) {
 	var sealed string
 	err := r.Scan(&sealed)
 	switch {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // Query selects sandboxes. The zero value selects all that are not destroyed.
@@ -46,8 +47,8 @@ func (s *Store) Sandboxes(ctx context.Context, q Query) (items []sandbox.Sandbox
 	}
 	n := limit(q.Limit)
 	query, args := q.build(n + 1)
-	rows, err := s.rows(ctx, query, args...)
-	items, short, err := collectPage(rows, err, s.seal.scanSandbox, func(b sandbox.Sandbox) int64 { return b.Spec.Bytes() })
+	rows, err := s.reads.Rows(ctx, query, args...)
+	items, short, err := engine.CollectPage(rows, err, s.seal.scanSandbox, func(b sandbox.Sandbox) int64 { return b.Spec.Bytes() })
 	if err != nil {
 		return nil, "", s.fault(err)
 	}
@@ -128,7 +129,7 @@ func (s *Store) CountSandboxes(ctx context.Context, states ...sandbox.State) (in
 		if state == sandbox.Destroyed {
 			query = `SELECT COUNT(*) FROM sandboxes WHERE state = $1`
 		}
-		if err := s.row(ctx, query, state).Scan(&n); err != nil {
+		if err := s.reads.Row(ctx, query, state).Scan(&n); err != nil {
 			return 0, s.fault(err)
 		}
 		total += n

@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/schema.sql")
@@ -37,9 +38,9 @@ func raw(t *testing.T, path string) *sql.DB {
 // schema changes by a further migration, and testdata with it.
 func TestSchema(t *testing.T) {
 	s, _ := fresh(t)
-	rows, err := s.rows(t.Context(), `SELECT sql FROM sqlite_master
+	rows, err := s.reads.Rows(t.Context(), `SELECT sql FROM sqlite_master
 		WHERE sql IS NOT NULL AND name NOT LIKE 'goose%' AND name NOT LIKE 'sqlite%' ORDER BY type DESC, name`)
-	parts, err := collect(rows, err, func(r row) (text string, err error) { return text, r.Scan(&text) })
+	parts, err := engine.Collect(rows, err, func(r engine.Row) (text string, err error) { return text, r.Scan(&text) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 // Change is what changes together with a state.
@@ -92,7 +93,7 @@ func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandb
 				return err
 			}
 		}
-		b.Cause, b.Reason, b.UpdatedAt = c.Why.Cause, c.Why.Reason, fromMicros(micros(s.now()))
+		b.Cause, b.Reason, b.UpdatedAt = c.Why.Cause, c.Why.Reason, column.FromMicros(column.Micros(s.now()))
 		if c.Handle != nil {
 			b.Handle = c.Handle
 		}
@@ -100,7 +101,7 @@ func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandb
 			b.Handle = nil
 		}
 		_, err := t.exec(`UPDATE sandboxes SET cause = $1, reason = $2, handle = $3, updated_at = $4 WHERE uid = $5`,
-			b.Cause, b.Reason, t.seal.handleColumn(uid, b.Handle), micros(b.UpdatedAt), uid)
+			b.Cause, b.Reason, t.seal.handleColumn(uid, b.Handle), column.Micros(b.UpdatedAt), uid)
 		if err != nil {
 			return err
 		}
@@ -128,7 +129,7 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	if err := explained(c.Why, to); err != nil {
 		return b, err
 	}
-	at := fromMicros(micros(c.At))
+	at := column.FromMicros(column.Micros(c.At))
 	from := b.State
 	b.State, b.Cause, b.Reason, b.UpdatedAt = to, c.Why.Cause, c.Why.Reason, at
 	switch to {
@@ -169,7 +170,7 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11, cause = $12, services = $13
 			WHERE uid = $14 AND state = $15`,
 		b.State, b.Reason, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
-		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.Cause, declared, b.UID, from)
+		spec, env, column.Micros(at), column.Micros(b.StartedAt), column.Micros(b.StoppedAt), column.Micros(b.DestroyedAt), b.Cause, declared, b.UID, from)
 	if err != nil {
 		return b, err
 	}

@@ -164,8 +164,8 @@ func TestSchemasAgree(t *testing.T) {
 	lite, _ := fresh(t)
 	post := openAt(t, Config{Path: filepath.Join(t.TempDir(), "cubby.db"), URL: postgrestest.New(t)}, newClock())
 	describe := func(s *Store, query string) []string {
-		rows, err := s.rowsOnce(t.Context(), query)
-		list, err := collect(rows, err, func(r row) (line string, err error) { return line, r.Scan(&line) })
+		rows, err := s.reads.RowsOnce(t.Context(), query)
+		list, err := engine.Collect(rows, err, func(r engine.Row) (line string, err error) { return line, r.Scan(&line) })
 		if err != nil {
 			t.Fatal(err)
 		}

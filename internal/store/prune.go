@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // pruneBatch bounds how long a prune keeps other writers waiting.
@@ -28,7 +30,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time) ([]sandbox.UID, err
 			WHERE claimed_at < $1 AND result IS NOT NULL ORDER BY claimed_at LIMIT $2)`},
 	} {
 		err := s.inBatches(ctx, func(t *tx) (int, error) {
-			n, err := t.exec(old.query, micros(before), pruneBatch)
+			n, err := t.exec(old.query, column.Micros(before), pruneBatch)
 			return int(n), err
 		})
 		if err != nil {
@@ -40,8 +42,8 @@ func (s *Store) Prune(ctx context.Context, before time.Time) ([]sandbox.UID, err
 		forgotten = append(forgotten, batch...)
 		rows, err := t.rows(`DELETE FROM sandboxes WHERE uid IN (
 				SELECT uid FROM sandboxes WHERE state IN ('failed', 'destroyed') AND updated_at < $1
-				ORDER BY updated_at LIMIT $2) RETURNING uid`, micros(before), pruneBatch)
-		batch, err = collect(rows, err, func(r row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
+				ORDER BY updated_at LIMIT $2) RETURNING uid`, column.Micros(before), pruneBatch)
+		batch, err = engine.Collect(rows, err, func(r engine.Row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
 		return len(batch), err
 	})
 	if err != nil {

@@ -25,9 +25,9 @@ func TestNoTenantKeepsOthersFromReading(t *testing.T) {
 		}
 	}()
 	of := func(name string) context.Context { return context.WithValue(t.Context(), tenant{}, name) }
-	var open []rowset
+	var open []engine.Rowset
 	for range engine.Readers / 4 {
-		rows, err := s.rows(of("acme"), `SELECT 1`)
+		rows, err := s.reads.Rows(of("acme"), `SELECT 1`)
 		if err != nil || !rows.Next() {
 			t.Fatal(err)
 		}
@@ -36,9 +36,9 @@ func TestNoTenantKeepsOthersFromReading(t *testing.T) {
 	waiting, give := context.WithCancel(of("acme"))
 	waited := make(chan error)
 	var one int
-	go func() { waited <- s.row(waiting, `SELECT 1`).Scan(&one) }()
+	go func() { waited <- s.reads.Row(waiting, `SELECT 1`).Scan(&one) }()
 	for _, other := range []string{"beta", ""} {
-		if err := s.row(of(other), `SELECT 2`).Scan(&one); err != nil || one != 2 {
+		if err := s.reads.Row(of(other), `SELECT 2`).Scan(&one); err != nil || one != 2 {
 			t.Errorf("a read of %q: %d, %v", other, one, err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestNoTenantKeepsOthersFromReading(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := s.row(of("acme"), `SELECT 3`).Scan(&one); err != nil || one != 3 {
+	if err := s.reads.Row(of("acme"), `SELECT 3`).Scan(&one); err != nil || one != 3 {
 		t.Errorf("a read of the tenant afterwards: %d, %v", one, err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 const runColumns = `thread, seq, id, assistant, status, error, metadata, multitask, request, created_at, updated_at`
@@ -35,8 +37,8 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 	now := s.now()
 	r = n.Run
 	r.Secret = ""
-	r.CreatedAt = fromMicros(micros(orTime(r.CreatedAt, now)))
-	r.UpdatedAt = fromMicros(micros(orTime(r.UpdatedAt, now)))
+	r.CreatedAt = column.FromMicros(column.Micros(orTime(r.CreatedAt, now)))
+	r.UpdatedAt = column.FromMicros(column.Micros(orTime(r.UpdatedAt, now)))
 	if r.Status == "" {
 		r.Status = conversation.RunPending
 	}
@@ -44,9 +46,9 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 	if n.Run.Secret != "" && !r.Status.Ended() {
 		secret = s.seal.Seal(runPlace(r.Thread, r.ID), []byte(n.Run.Secret))
 	}
-	failure, errError := encodeRaw(r.Error)
-	metadata, errMetadata := encodeMetadata(r.Metadata)
-	request, err := encodeText(r.Request)
+	failure, errError := column.Raw(r.Error)
+	metadata, errMetadata := column.Metadata(r.Metadata)
+	request, err := column.Text(r.Request)
 	if err := errors.Join(errError, errMetadata, err); err != nil {
 		return conversation.Run{}, err
 	}
@@ -59,7 +61,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO runs (`+runColumns+`, tenant, secret) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-			r.Thread, r.Seq, r.ID, r.AssistantID, r.Status, failure, metadata, r.Multitask, request, micros(r.CreatedAt), micros(r.UpdatedAt),
+			r.Thread, r.Seq, r.ID, r.AssistantID, r.Status, failure, metadata, r.Multitask, request, column.Micros(r.CreatedAt), column.Micros(r.UpdatedAt),
 			thread.Tenant, secret); err != nil {
 			return err
 		}
@@ -81,7 +83,7 @@ const selectRun = `SELECT ` + runColumns + ` FROM runs WHERE thread = $1 AND id 
 // ConversationRun returns a run of a thread; NotFound when it has none with the id. No
 // run that is returned has its secret: see [Store.RunSecret].
 func (s *Store) ConversationRun(ctx context.Context, uid sandbox.UID, id string) (conversation.Run, error) {
-	r, err := scanRun(s.row(ctx, selectRun, uid, id))
+	r, err := scanRun(s.reads.Row(ctx, selectRun, uid, id))
 	return r, s.fault(err)
 }
 
@@ -97,7 +99,7 @@ type RunQuery struct {
 
 const LongInput = 16 << 10 // what is longer, as one with images, is left out of lists
 
-func scanRunOfMany(r row) (n conversation.Run, err error) {
+func scanRunOfMany(r engine.Row) (n conversation.Run, err error) {
 	if n, err = scanRun(r); len(n.Request.Input) > LongInput {
 		n.Request.Input = nil
 	}
@@ -108,20 +110,28 @@ func scanRunOfMany(r row) (n conversation.Run, err error) {
 // what it has is large.
 func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conversation.Run, error) {
 	query, args := q.build(uid, runColumns)
-	rows, err := s.rows(ctx, query, args...)
-	list, _, err := collectPage(rows, err, scanRunOfMany, func(r conversation.Run) int64 { return r.Bytes() })
+	rows, err := s.reads.Rows(ctx, query, args...)
+	list, _, err := engine.CollectPage(rows, err, scanRunOfMany, func(r conversation.Run) int64 { return r.Bytes() })
+	return list, s.fault(err)
+}
+
+// RunsOfAssistant returns runs of a tenant that are of an assistant, in any of its
+// threads, without long inputs. At most n; at least one while there are any.
+func (s *Store) RunsOfAssistant(ctx context.Context, tenant, assistant string, n int) ([]conversation.Run, error) {
+	rows, err := s.reads.Rows(ctx, `SELECT `+runColumns+` FROM runs WHERE tenant = $1 AND assistant = $2 ORDER BY thread, seq LIMIT $3`, tenant, assistant, n)
+	list, err := engine.Collect(rows, err, scanRunOfMany)
 	return list, s.fault(err)
 }
 
 // RunKeys returns the keys of those that a query selects.
 func (s *Store) RunKeys(ctx context.Context, uid sandbox.UID, q RunQuery) ([]Key, error) {
 	query, args := q.build(uid, `id, octet_length(request) + octet_length(metadata) + octet_length(error)`)
-	rows, err := s.rows(ctx, query, args...)
-	list, err := collect(rows, err, scanKey)
+	rows, err := s.reads.Rows(ctx, query, args...)
+	list, err := engine.Collect(rows, err, scanKey)
 	return list, s.fault(err)
 }
 
-func scanKey(r row) (k Key, err error) { return k, r.Scan(&k.ID, &k.Bytes) }
+func scanKey(r engine.Row) (k Key, err error) { return k, r.Scan(&k.ID, &k.Bytes) }
 
 func (q RunQuery) build(uid sandbox.UID, columns string) (query string, args []any) {
 	query, args = `SELECT `+columns+` FROM runs WHERE thread = $1`, []any{uid, limit(q.Limit), max(q.Offset, 0)}
@@ -146,8 +156,8 @@ func (q RunQuery) build(uid sandbox.UID, columns string) (query string, args []a
 // UnfinishedRuns returns the runs of all threads that have not ended, those of a
 // thread in their order, without long inputs.
 func (s *Store) UnfinishedRuns(ctx context.Context) ([]conversation.Run, error) {
-	rows, err := s.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE status IN ('pending', 'running') ORDER BY tenant, thread, seq`)
-	list, err := collect(rows, err, scanRunOfMany)
+	rows, err := s.reads.Rows(ctx, `SELECT `+runColumns+` FROM runs WHERE status IN ('pending', 'running') ORDER BY tenant, thread, seq`)
+	list, err := engine.Collect(rows, err, scanRunOfMany)
 	return list, s.fault(err)
 }
 
@@ -208,7 +218,7 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, messa
 			return err
 		}
 		set := was
-		set.UpdatedAt = fromMicros(micros(s.now()))
+		set.UpdatedAt = column.FromMicros(column.Micros(s.now()))
 		if err := change(t, &set); err != nil {
 			return err
 		}
@@ -224,15 +234,15 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, messa
 				return err
 			}
 		}
-		failure, errError := encodeRaw(set.Error)
-		metadata, errMetadata := encodeMetadata(set.Metadata)
-		request, err := encodeText(set.Request)
+		failure, errError := column.Raw(set.Error)
+		metadata, errMetadata := column.Metadata(set.Metadata)
+		request, err := column.Text(set.Request)
 		if err := errors.Join(errError, errMetadata, err); err != nil {
 			return err
 		}
 		_, err = t.exec(`UPDATE runs SET assistant = $3, status = $4, error = $5, metadata = $6, multitask = $7, request = $8, updated_at = $9,
 				secret = CASE WHEN $10 = 1 THEN '' ELSE secret END WHERE thread = $1 AND seq = $2`,
-			uid, was.Seq, set.AssistantID, set.Status, failure, metadata, set.Multitask, request, micros(set.UpdatedAt), asInt(set.Status.Ended()))
+			uid, was.Seq, set.AssistantID, set.Status, failure, metadata, set.Multitask, request, column.Micros(set.UpdatedAt), asInt(set.Status.Ended()))
 		return err
 	})
 	if err == nil && ended {
@@ -243,11 +253,11 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, messa
 
 // SizeOfRun is about how many bytes the request of a run, or of none, and messages have.
 func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string, messages conversation.Refs) (size int64, err error) {
-	err = s.row(ctx, `SELECT COALESCE(SUM(octet_length(request)), 0) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
+	err = s.reads.Row(ctx, `SELECT COALESCE(SUM(octet_length(request)), 0) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
 	for first, last := range messages.Spans() {
 		var more int64
 		if err == nil {
-			err = s.row(ctx, `SELECT COALESCE(SUM(octet_length(body)), 0) FROM conversation_messages WHERE thread = $1 AND place BETWEEN $2 AND $3`, uid, first, last).Scan(&more)
+			err = s.reads.Row(ctx, `SELECT COALESCE(SUM(octet_length(body)), 0) FROM conversation_messages WHERE thread = $1 AND place BETWEEN $2 AND $3`, uid, first, last).Scan(&more)
 		}
 		size += more
 	}
@@ -257,7 +267,7 @@ func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string, messa
 // RunSecret opens the secret of a run; "" when it has none, or has ended.
 func (s *Store) RunSecret(ctx context.Context, uid sandbox.UID, id string) (string, error) {
 	var sealed string
-	err := s.row(ctx, `SELECT secret FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&sealed)
+	err := s.reads.Row(ctx, `SELECT secret FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&sealed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "", noSuchRun()
@@ -298,7 +308,7 @@ func (s *Store) RemoveRun(ctx context.Context, uid sandbox.UID, id string, withC
 	})
 }
 
-func scanRun(r row) (n conversation.Run, err error) {
+func scanRun(r engine.Row) (n conversation.Run, err error) {
 	var failure, metadata, request string
 	var created, updated int64
 	err = r.Scan(&n.Thread, &n.Seq, &n.ID, &n.AssistantID, &n.Status, &failure, &metadata, &n.Multitask, &request, &created, &updated)
@@ -308,6 +318,6 @@ func scanRun(r row) (n conversation.Run, err error) {
 	if err != nil {
 		return n, err
 	}
-	n.Error, n.CreatedAt, n.UpdatedAt = decodeRaw(failure), fromMicros(created), fromMicros(updated)
-	return n, errors.Join(decode([]byte(metadata), &n.Metadata), decode([]byte(request), &n.Request))
+	n.Error, n.CreatedAt, n.UpdatedAt = column.ReadRaw(failure), column.FromMicros(created), column.FromMicros(updated)
+	return n, errors.Join(column.Read([]byte(metadata), &n.Metadata), column.Read([]byte(request), &n.Request))
 }

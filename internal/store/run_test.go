@@ -16,6 +16,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 // changeRun changes a run alone.
@@ -54,7 +55,7 @@ func TestRuns(t *testing.T) {
 		c.Status = conversation.ThreadBusy
 		return nil
 	}})
-	at := fromMicros(micros(c.Now()))
+	at := column.FromMicros(column.Micros(c.Now()))
 	want.Secret, want.Seq, want.Status, want.CreatedAt, want.UpdatedAt = "", 1, conversation.RunPending, at, at
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Fatalf("CreateRun: %v\n%s", err, diff)
@@ -88,7 +89,7 @@ func TestRuns(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	want.Status, want.UpdatedAt = conversation.RunRunning, fromMicros(micros(c.Now()))
+	want.Status, want.UpdatedAt = conversation.RunRunning, column.FromMicros(column.Micros(c.Now()))
 	if got, err := s.ConversationRun(ctx, thread.UID, "r1"); err != nil || cmp.Diff(want, got) != "" {
 		t.Errorf("after ChangeRun: %v\n%s", err, cmp.Diff(want, got))
 	}
@@ -112,7 +113,7 @@ func TestRuns(t *testing.T) {
 		t.Errorf("at the end %+v, %+v, %v", ended, now, err)
 	}
 	var sealed string
-	if err := s.row(ctx, `SELECT secret FROM runs WHERE thread = $1`, thread.UID).Scan(&sealed); err != nil || sealed != "" {
+	if err := s.reads.Row(ctx, `SELECT secret FROM runs WHERE thread = $1`, thread.UID).Scan(&sealed); err != nil || sealed != "" {
 		t.Errorf("the secret of a run that has ended is %q, %v", sealed, err)
 	}
 	if secret, err := s.RunSecret(ctx, thread.UID, "r1"); err != nil || secret != "" {
@@ -188,7 +189,7 @@ func TestRolledBackRun(t *testing.T) {
 	// A client keeps one of its messages on a branch of its own.
 	step("", "c4", "c1", []conversation.Entry{second[1]})
 	count := func(table string) (n int) {
-		if err := s.row(ctx, `SELECT COUNT(*) FROM `+table+` WHERE thread = $1`, thread.UID).Scan(&n); err != nil {
+		if err := s.reads.Row(ctx, `SELECT COUNT(*) FROM `+table+` WHERE thread = $1`, thread.UID).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -218,7 +219,7 @@ func TestRolledBackRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err = s.ConversationOf(ctx, thread.UID)
-	if err != nil || now.Head != "c4" || now.StateUpdatedAt != fromMicros(micros(c.Now())) {
+	if err != nil || now.Head != "c4" || now.StateUpdatedAt != column.FromMicros(column.Micros(c.Now())) {
 		t.Errorf("the thread is %+v, %v, want the head before the run, on another branch than it", now, err)
 	}
 	if got := state(t, s, thread.UID, "c1"); got != "a b" {

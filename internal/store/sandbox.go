@@ -3,13 +3,14 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.cause, s.reason, s.driver, s.handle, s.image_digest, s.disk_uid,
@@ -101,12 +102,12 @@ func (t *tx) create(b *sandbox.Sandbox, now time.Time) error {
 		b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
 		b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
 		b.State, b.Cause, b.Reason, b.Driver, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
-		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), declared,
+		column.Micros(b.CreatedAt), column.Micros(b.UpdatedAt), column.Micros(b.StartedAt), column.Micros(b.StoppedAt), column.Micros(b.DestroyedAt), declared,
 	); err != nil {
 		return err
 	}
 	if _, err := t.exec(`INSERT INTO sandbox_activity (box, last_seq, last_active_at) VALUES ($1, 0, $2)`,
-		b.UID, micros(b.LastActiveAt)); err != nil {
+		b.UID, column.Micros(b.LastActiveAt)); err != nil {
 		return err
 	}
 	return t.setLabels(b.UID, b.Spec.Labels)
@@ -132,7 +133,7 @@ func (t *tx) vacate(id sandbox.ID, now time.Time) error {
 // the one that failed last. It is NotFound when there is none or it was
 // destroyed.
 func (s *Store) Sandbox(ctx context.Context, id sandbox.ID) (sandbox.Sandbox, error) {
-	b, err := s.seal.scanSandbox(s.row(ctx, selectSandboxByID, id.Key()))
+	b, err := s.seal.scanSandbox(s.reads.Row(ctx, selectSandboxByID, id.Key()))
 	return b, s.fault(err)
 }
 
@@ -144,14 +145,14 @@ func (s *Store) DestroyedSandbox(ctx context.Context, id sandbox.ID, tenant *str
 	if tenant != nil {
 		query, args = selectDestroyedByID, append(args, *tenant)
 	}
-	b, err := s.seal.scanSandbox(s.row(ctx, query, args...))
+	b, err := s.seal.scanSandbox(s.reads.Row(ctx, query, args...))
 	return b, s.fault(err)
 }
 
 // SandboxByUID returns a sandbox in any state, also Destroyed, until it is
 // pruned; then it is NotFound.
 func (s *Store) SandboxByUID(ctx context.Context, uid sandbox.UID) (sandbox.Sandbox, error) {
-	b, err := s.seal.scanSandbox(s.row(ctx, selectSandboxByUID, uid))
+	b, err := s.seal.scanSandbox(s.reads.Row(ctx, selectSandboxByUID, uid))
 	return b, s.fault(err)
 }
 
@@ -159,7 +160,7 @@ func (s *Store) SandboxByUID(ctx context.Context, uid sandbox.UID) (sandbox.Sand
 func (s *Store) SetHandle(ctx context.Context, uid sandbox.UID, handle []byte) error {
 	return s.update(ctx, relaxed, func(t *tx) error {
 		n, err := t.exec(`UPDATE sandboxes SET handle = $1, updated_at = $2 WHERE uid = $3`,
-			s.seal.handleColumn(uid, handle), micros(s.now()), uid)
+			s.seal.handleColumn(uid, handle), column.Micros(s.now()), uid)
 		if err == nil && n == 0 {
 			err = noSuchSandbox()
 		}
@@ -181,7 +182,7 @@ func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sa
 		if err := change(&b.Spec); err != nil {
 			return err
 		}
-		b.UpdatedAt = fromMicros(micros(s.now()))
+		b.UpdatedAt = column.FromMicros(column.Micros(s.now()))
 		spec, env, declared, err := t.seal.specColumns(b)
 		if err != nil {
 			return err
@@ -189,7 +190,7 @@ func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sa
 		if _, err := t.exec(`UPDATE sandboxes SET spec = $1, env = $2, external_user_id = $3, external_project_id = $4,
 				external_workspace_id = $5, updated_at = $6, services = $7 WHERE uid = $8`,
 			spec, env, b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
-			micros(b.UpdatedAt), declared, uid); err != nil {
+			column.Micros(b.UpdatedAt), declared, uid); err != nil {
 			return err
 		}
 		if err := t.setLabels(uid, b.Spec.Labels); err != nil {
@@ -211,7 +212,7 @@ func (s *Store) Touch(ctx context.Context, uid sandbox.UID, at time.Time) error 
 
 func (t *tx) touch(uid sandbox.UID, at time.Time) error {
 	_, err := t.exec(`UPDATE sandbox_activity SET last_active_at = $1 WHERE box = $2 AND last_active_at < $1`,
-		micros(at), uid)
+		column.Micros(at), uid)
 	return err
 }
 
@@ -228,7 +229,7 @@ func (t *tx) setLabels(uid sandbox.UID, labels map[string]string) error {
 }
 
 // scanSandbox returns NotFound for a row that is not there.
-func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
+func (k sealer) scanSandbox(r engine.Row) (sandbox.Sandbox, error) {
 	var b sandbox.Sandbox
 	var spec []byte
 	var env, declared string
@@ -244,13 +245,13 @@ func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 	if b.Handle, err = k.openHandle(b.UID, b.Handle); err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	if err := decode(spec, &b.Spec); err != nil {
+	if err := column.Read(spec, &b.Spec); err != nil {
 		return sandbox.Sandbox{}, fmt.Errorf("sandbox %s: %w", b.UID, err)
 	}
 	if env != "" { // an earlier version had it in the spec
 		text, err := k.Open(string(b.UID), env)
 		if err == nil {
-			err = decode(text, &b.Spec.Env)
+			err = column.Read(text, &b.Spec.Env)
 		}
 		if err != nil {
 			return sandbox.Sandbox{}, fmt.Errorf("the env of sandbox %s: %w", b.UID, err)
@@ -261,26 +262,10 @@ func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 		return sandbox.Sandbox{}, err
 	}
 	b.Spec.Services, b.Services = s.Declared, s.States
-	b.CreatedAt, b.UpdatedAt = fromMicros(created), fromMicros(updated)
-	b.StartedAt, b.StoppedAt = fromMicros(started), fromMicros(stopped)
-	b.DestroyedAt, b.LastActiveAt = fromMicros(destroyed), fromMicros(active)
+	b.CreatedAt, b.UpdatedAt = column.FromMicros(created), column.FromMicros(updated)
+	b.StartedAt, b.StoppedAt = column.FromMicros(started), column.FromMicros(stopped)
+	b.DestroyedAt, b.LastActiveAt = column.FromMicros(destroyed), column.FromMicros(active)
 	return b, nil
-}
-
-// encode renders a value for a text column.
-func encode(v any) (string, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return "", errs.E(errs.Invalid, "it cannot be stored").Because(err)
-	}
-	return string(text), nil
-}
-
-func decode(text []byte, v any) error {
-	if err := json.Unmarshal(text, v); err != nil {
-		return errs.E(errs.Internal, "the store is damaged").Because(err)
-	}
-	return nil
 }
 
 func orTime(t, or time.Time) time.Time {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // sealer reads and writes the columns that hold env values.
@@ -20,10 +22,10 @@ func (k sealer) specColumns(b sandbox.Sandbox) (spec, env, declared string, err 
 	}
 	values := b.Spec.Env
 	b.Spec.Env, b.Spec.Services = nil, nil
-	if spec, err = encode(b.Spec); err != nil || len(values) == 0 {
+	if spec, err = column.JSON(b.Spec); err != nil || len(values) == 0 {
 		return spec, "", declared, err
 	}
-	text, err := encode(values)
+	text, err := column.JSON(values)
 	return spec, k.Seal(string(b.UID), []byte(text)), declared, err
 }
 
@@ -38,20 +40,20 @@ func (k sealer) servicesColumn(place string, s services) (string, error) {
 	if len(s.Declared)+len(s.States) == 0 {
 		return "", nil
 	}
-	text, err := encode(s)
+	text, err := column.JSON(s)
 	if err != nil {
 		return "", err
 	}
 	return k.Seal(place+" services", []byte(text)), nil
 }
 
-func (k sealer) openServices(place, column string) (s services, err error) {
-	if column == "" {
+func (k sealer) openServices(place, sealed string) (s services, err error) {
+	if sealed == "" {
 		return s, nil
 	}
-	text, err := k.Open(place+" services", column)
+	text, err := k.Open(place+" services", sealed)
 	if err == nil {
-		err = decode(text, &s)
+		err = column.Read(text, &s)
 	}
 	if err != nil {
 		return s, fmt.Errorf("the services of %s: %w", place, err)
@@ -92,7 +94,7 @@ func (s *Store) sealHandles(ctx context.Context) error {
 			text []byte
 		}
 		rows, err := t.rows(`SELECT uid, handle FROM sandboxes WHERE handle IS NOT NULL AND state <> 'destroyed'`)
-		all, err := collect(rows, err, func(r row) (h handle, err error) { return h, r.Scan(&h.uid, &h.text) })
+		all, err := engine.Collect(rows, err, func(r engine.Row) (h handle, err error) { return h, r.Scan(&h.uid, &h.text) })
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ func TestHandlesDoNotStoreEnvInTheClear(t *testing.T) {
 	stored := func() []byte {
 		t.Helper()
 		var column []byte
-		if err := s.row(t.Context(), `SELECT handle FROM sandboxes WHERE uid = $1`, b.UID).Scan(&column); err != nil {
+		if err := s.reads.Row(t.Context(), `SELECT handle FROM sandboxes WHERE uid = $1`, b.UID).Scan(&column); err != nil {
 			t.Fatal(err)
 		}
 		return column
@@ -70,7 +70,7 @@ func TestServicesAreStoredSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var spec, column []byte
-	if err := s.row(t.Context(), `SELECT spec, services FROM sandboxes WHERE uid = $1`, b.UID).Scan(&spec, &column); err != nil {
+	if err := s.reads.Row(t.Context(), `SELECT spec, services FROM sandboxes WHERE uid = $1`, b.UID).Scan(&spec, &column); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(spec, []byte("hush")) || bytes.Contains(spec, []byte("serve")) || !seal.Sealed(string(column)) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // Secret is a secret of a tenant without its value. The tenant "" is that of
@@ -33,8 +35,8 @@ func (s *Store) SetSecret(ctx context.Context, tenant, name, value string, most 
 		if others >= most {
 			return errs.E(errs.OverQuota, "the tenant has all %d secrets that it may have", most).Hint("remove one first")
 		}
-		now := micros(s.now())
-		set.UpdatedAt = fromMicros(now)
+		now := column.Micros(s.now())
+		set.UpdatedAt = column.FromMicros(now)
 		_, err := t.exec(`INSERT INTO secrets (tenant, name, value, updated_at) VALUES ($1, $2, $3, $4)
 				ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`,
 			tenant, name, t.seal.Seal(secretPlace(tenant, name), []byte(value)), now)
@@ -58,15 +60,15 @@ func (s *Store) RemoveSecret(ctx context.Context, tenant, name string) error {
 // Secrets lists the secrets of a tenant, by name. It opens them all: Internal,
 // with the name, when one cannot be.
 func (s *Store) Secrets(ctx context.Context, tenant string) ([]Secret, error) {
-	rows, err := s.rows(ctx, `SELECT name, value, updated_at FROM secrets WHERE tenant = $1 ORDER BY name`, tenant)
-	list, err := collect(rows, err, func(r row) (Secret, error) {
+	rows, err := s.reads.Rows(ctx, `SELECT name, value, updated_at FROM secrets WHERE tenant = $1 ORDER BY name`, tenant)
+	list, err := engine.Collect(rows, err, func(r engine.Row) (Secret, error) {
 		set := Secret{Tenant: tenant}
 		var sealed string
 		var updated int64
 		if err := r.Scan(&set.Name, &sealed, &updated); err != nil {
 			return set, err
 		}
-		set.UpdatedAt = fromMicros(updated)
+		set.UpdatedAt = column.FromMicros(updated)
 		_, err := s.seal.openSecret(tenant, set.Name, sealed)
 		return set, err
 	})
@@ -79,7 +81,7 @@ func (s *Store) SecretValues(ctx context.Context, tenant string, names []string)
 	values := make(map[string]string, len(names))
 	for _, name := range names {
 		var sealed string
-		err := s.row(ctx, `SELECT value FROM secrets WHERE tenant = $1 AND name = $2`, tenant, name).Scan(&sealed)
+		err := s.reads.Row(ctx, `SELECT value FROM secrets WHERE tenant = $1 AND name = $2`, tenant, name).Scan(&sealed)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		}

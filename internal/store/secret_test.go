@@ -166,7 +166,7 @@ func TestSecretsAreStoredSealed(t *testing.T) {
 	setSecret(t, s, "acme", "KEY", "hush-5be00d21")
 	look("SetSecret")
 	var sealed string
-	if err := s.row(t.Context(), `SELECT value FROM secrets`).Scan(&sealed); err != nil || !seal.Sealed(sealed) {
+	if err := s.reads.Row(t.Context(), `SELECT value FROM secrets`).Scan(&sealed); err != nil || !seal.Sealed(sealed) {
 		t.Errorf("the column is %q, %v", sealed, err)
 	}
 	if err := s.RemoveSecret(t.Context(), "acme", "KEY"); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 const snapshotColumns = `uid, name, tenant, source_id, source_uid, spec, env, image_digest, driver, memory, state, disk_bytes, memory_bytes, created_at, services`
@@ -28,13 +30,13 @@ func (s *Store) CreateSnapshot(ctx context.Context, n sandbox.Snapshot) error {
 	}
 	values := n.Spec.Env
 	n.Spec.Env, n.Spec.Services = nil, nil
-	spec, err := encode(n.Spec)
+	spec, err := column.JSON(n.Spec)
 	if err != nil {
 		return err
 	}
 	var env string
 	if len(values) > 0 {
-		text, err := encode(values)
+		text, err := column.JSON(values)
 		if err != nil {
 			return err
 		}
@@ -43,7 +45,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, n sandbox.Snapshot) error {
 	err = s.update(ctx, durable, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO snapshots (`+snapshotColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 			n.UID, n.Name, n.Tenant, n.Source, n.SourceUID, spec, env, n.ImageDigest, n.Driver, asInt(n.Memory), n.State,
-			n.DiskBytes, n.MemoryBytes, micros(n.CreatedAt), declared)
+			n.DiskBytes, n.MemoryBytes, column.Micros(n.CreatedAt), declared)
 		return err
 	})
 	if errors.Is(err, errs.Conflict) {
@@ -91,7 +93,7 @@ func (s *Store) changeSnapshot(ctx context.Context, events []sandbox.Event, quer
 
 // SnapshotByUID returns a snapshot in any state.
 func (s *Store) SnapshotByUID(ctx context.Context, uid sandbox.UID) (sandbox.Snapshot, error) {
-	n, err := s.seal.scanSnapshot(s.row(ctx, `SELECT `+snapshotColumns+` FROM snapshots WHERE uid = $1`, uid))
+	n, err := s.seal.scanSnapshot(s.reads.Row(ctx, `SELECT `+snapshotColumns+` FROM snapshots WHERE uid = $1`, uid))
 	return n, s.fault(err)
 }
 
@@ -102,8 +104,8 @@ func (s *Store) Snapshot(ctx context.Context, tenant *string, name string) (sand
 	if tenant != nil {
 		query, args = query+` AND state <> 'removing' AND tenant = $2`, append(args, *tenant)
 	}
-	rows, err := s.rows(ctx, query+` LIMIT 2`, args...)
-	found, err := collect(rows, err, s.seal.scanSnapshot)
+	rows, err := s.reads.Rows(ctx, query+` LIMIT 2`, args...)
+	found, err := engine.Collect(rows, err, s.seal.scanSnapshot)
 	switch {
 	case err != nil:
 		return sandbox.Snapshot{}, s.fault(err)
@@ -141,16 +143,16 @@ func (s *Store) Snapshots(ctx context.Context, q SnapshotQuery) (page []sandbox.
 	if q.Before != "" {
 		and("uid <", q.Before)
 	}
-	rows, err := s.rows(ctx, query+` ORDER BY uid DESC LIMIT $1`, args...)
-	page, short, err := collectPage(rows, err, s.seal.scanSnapshot, func(n sandbox.Snapshot) int64 { return n.Spec.Bytes() })
+	rows, err := s.reads.Rows(ctx, query+` ORDER BY uid DESC LIMIT $1`, args...)
+	page, short, err := engine.CollectPage(rows, err, s.seal.scanSnapshot, func(n sandbox.Snapshot) int64 { return n.Spec.Bytes() })
 	return page, short || len(page) == n, s.fault(err)
 }
 
 // UnreadySnapshots returns those that are being made or removed, or were when
 // that was cut off.
 func (s *Store) UnreadySnapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
-	rows, err := s.rows(ctx, `SELECT `+snapshotColumns+` FROM snapshots WHERE state <> 'ready' ORDER BY uid`)
-	all, err := collect(rows, err, s.seal.scanSnapshot)
+	rows, err := s.reads.Rows(ctx, `SELECT `+snapshotColumns+` FROM snapshots WHERE state <> 'ready' ORDER BY uid`)
+	all, err := engine.Collect(rows, err, s.seal.scanSnapshot)
 	return all, s.fault(err)
 }
 
@@ -163,12 +165,12 @@ type SnapshotUse struct {
 
 // SnapshotUse counts the snapshots of a tenant.
 func (s *Store) SnapshotUse(ctx context.Context, tenant string) (u SnapshotUse, err error) {
-	err = s.row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(disk_bytes + memory_bytes), 0) AS BIGINT) FROM snapshots
+	err = s.reads.Row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(disk_bytes + memory_bytes), 0) AS BIGINT) FROM snapshots
 		WHERE tenant = $1 AND state <> 'removing'`, tenant).Scan(&u.Count, &u.Bytes)
 	return u, s.fault(err)
 }
 
-func (k sealer) scanSnapshot(r row) (sandbox.Snapshot, error) {
+func (k sealer) scanSnapshot(r engine.Row) (sandbox.Snapshot, error) {
 	var n sandbox.Snapshot
 	var spec []byte
 	var env, declared string
@@ -181,14 +183,14 @@ func (k sealer) scanSnapshot(r row) (sandbox.Snapshot, error) {
 	if err != nil {
 		return n, err
 	}
-	n.Memory, n.CreatedAt = memory != 0, fromMicros(created)
-	if err := decode(spec, &n.Spec); err != nil {
+	n.Memory, n.CreatedAt = memory != 0, column.FromMicros(created)
+	if err := column.Read(spec, &n.Spec); err != nil {
 		return n, fmt.Errorf("snapshot %s: %w", n.UID, err)
 	}
 	if env != "" {
 		text, err := k.Open(snapshotPlace(n.UID), env)
 		if err == nil {
-			err = decode(text, &n.Spec.Env)
+			err = column.Read(text, &n.Spec.Env)
 		}
 		if err != nil {
 			return n, fmt.Errorf("the env of snapshot %s: %w", n.UID, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 func snapshotOf(tenant, name string) sandbox.Snapshot {
@@ -28,13 +29,13 @@ func TestSnapshots(t *testing.T) {
 	if err := s.CreateSnapshot(ctx, n); err != nil {
 		t.Fatal(err)
 	}
-	n.State, n.CreatedAt = sandbox.SnapshotCreating, fromMicros(micros(clock.Now()))
+	n.State, n.CreatedAt = sandbox.SnapshotCreating, column.FromMicros(column.Micros(clock.Now()))
 	got, err := s.SnapshotByUID(ctx, n.UID)
 	if diff := cmp.Diff(n, got); err != nil || diff != "" {
 		t.Errorf("SnapshotByUID = %v (-want +got):\n%s", err, diff)
 	}
 	var spec, env string
-	if err := s.row(ctx, `SELECT spec, env FROM snapshots WHERE uid = $1`, n.UID).Scan(&spec, &env); err != nil || strings.Contains(spec+env, "xyzzy") || env == "" {
+	if err := s.reads.Row(ctx, `SELECT spec, env FROM snapshots WHERE uid = $1`, n.UID).Scan(&spec, &env); err != nil || strings.Contains(spec+env, "xyzzy") || env == "" {
 		t.Errorf("the row has %q and %q, %v: want the env sealed", spec, env, err)
 	}
 

@@ -36,7 +36,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/seal"
 	"github.com/cubbyhq/cubby/internal/store/engine"
-	"github.com/cubbyhq/cubby/internal/tenancy"
+	"github.com/cubbyhq/cubby/internal/store/notice"
 )
 
 // syncInterval bounds what a power cut takes of relaxed writes.
@@ -69,13 +69,10 @@ type Store struct {
 	seal    sealer
 	now     func() time.Time
 	log     *slog.Logger
-	notices notices
+	notices notice.Notices
 
-	readers *tenancy.Turns // of the connections that read
-	tenant  func(context.Context) string
-
-	reads  statements
-	writes statements
+	reads  *engine.Reads
+	writes *engine.Statements
 	turn   chan struct{} // holds a token while nobody writes
 	once   sync.Once     // of Close
 	closed atomic.Bool
@@ -123,14 +120,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	if s.engine.Compiles {
-		s.reads.db, s.writes.db = s.engine.Read, s.engine.Write
+	if c.Tenant == nil {
+		c.Tenant = func(context.Context) string { return "" }
 	}
-	if s.tenant = c.Tenant; s.tenant == nil {
-		s.tenant = func(context.Context) string { return "" }
-	}
-	// Half of them are for what is no tenant's: the daemon's own work, and operators.
-	s.readers = tenancy.NewTurns(tenancy.Bound{All: engine.Readers, Tenant: engine.Readers / 4, Reserved: engine.Readers / 2})
+	s.reads, s.writes = s.engine.Reads(c.Tenant), s.engine.Writes()
 	s.turn <- struct{}{}
 	if err := errors.Join(s.releaseUnfinishedClaims(ctx), s.sealHandles(ctx)); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -186,7 +179,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		var one int
-		return s.fault(s.row(ctx, "SELECT 1").Scan(&one))
+		return s.fault(s.reads.Row(ctx, "SELECT 1").Scan(&one))
 	})
 	g.Go(func() error {
 		return s.update(ctx, relaxed, func(*tx) error { return nil })

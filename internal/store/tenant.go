@@ -8,6 +8,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // Tenant is one whose sandboxes share a disk.
@@ -36,7 +38,7 @@ func (s *Store) MakeTenant(ctx context.Context, name string) (t Tenant, err erro
 	}
 	err = s.update(ctx, durable, func(x *tx) error {
 		if _, err := x.exec(`INSERT INTO tenants (`+tenantColumns+`) VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO NOTHING`,
-			name, sandbox.NewUID(), 0, micros(s.now())); err != nil {
+			name, sandbox.NewUID(), 0, column.Micros(s.now())); err != nil {
 			return err
 		}
 		t, err = scanTenant(x.row(`SELECT `+tenantColumns+` FROM tenants WHERE name = $1`, name))
@@ -55,7 +57,7 @@ func (s *Store) ReadyTenant(ctx context.Context, name string) error {
 
 // Tenant returns a tenant; NotFound when none has the name.
 func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
-	t, err := scanTenant(s.row(ctx, `SELECT `+tenantColumns+` FROM tenants WHERE name = $1`, name))
+	t, err := scanTenant(s.reads.Row(ctx, `SELECT `+tenantColumns+` FROM tenants WHERE name = $1`, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, errs.E(errs.NotFound, "no such tenant")
 	}
@@ -65,8 +67,8 @@ func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
 // Tenants returns the tenants whose names come after one, by name, at most n
 // (0: 100; never more than 1000).
 func (s *Store) Tenants(ctx context.Context, after string, n int) ([]Tenant, error) {
-	rows, err := s.rows(ctx, `SELECT `+tenantColumns+` FROM tenants WHERE name > $1 ORDER BY name LIMIT $2`, after, limit(n))
-	tenants, err := collect(rows, err, scanTenant)
+	rows, err := s.reads.Rows(ctx, `SELECT `+tenantColumns+` FROM tenants WHERE name > $1 ORDER BY name LIMIT $2`, after, limit(n))
+	tenants, err := engine.Collect(rows, err, scanTenant)
 	return tenants, s.fault(err)
 }
 
@@ -75,7 +77,7 @@ const selectTenantUse = `SELECT COUNT(*), COALESCE(SUM(CASE WHEN state IN ('runn
 
 // TenantUse counts the sandboxes of a tenant, known or not.
 func (s *Store) TenantUse(ctx context.Context, name string) (TenantUse, error) {
-	use, err := scanTenantUse(s.row(ctx, selectTenantUse, name))
+	use, err := scanTenantUse(s.reads.Row(ctx, selectTenantUse, name))
 	return use, s.fault(err)
 }
 
@@ -88,12 +90,12 @@ type Holdings struct {
 
 // Holdings counts what a tenant has.
 func (s *Store) Holdings(ctx context.Context, tenant string) (h Holdings, err error) {
-	if err := s.row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(`+s.engine.DiskBytes+`), 0) AS BIGINT) FROM sandboxes
+	if err := s.reads.Row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(`+s.engine.DiskBytes+`), 0) AS BIGINT) FROM sandboxes
 			WHERE tenant = $1 AND state <> 'destroyed' AND state <> 'failed'`, tenant).Scan(&h.Sandboxes, &h.DiskBytes); err != nil {
 		return h, s.fault(err)
 	}
-	rows, err := s.rows(ctx, `SELECT disk_uid FROM kept_disks WHERE tenant = $1`, tenant)
-	h.KeptDisks, err = collect(rows, err, func(r row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
+	rows, err := s.reads.Rows(ctx, `SELECT disk_uid FROM kept_disks WHERE tenant = $1`, tenant)
+	h.KeptDisks, err = engine.Collect(rows, err, func(r engine.Row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
 	return h, s.fault(err)
 }
 
@@ -117,13 +119,13 @@ func (s *Store) DropTenant(ctx context.Context, name string) (t Tenant, err erro
 	return t, err
 }
 
-func scanTenant(r row) (t Tenant, err error) {
+func scanTenant(r engine.Row) (t Tenant, err error) {
 	var ready, created int64
 	err = r.Scan(&t.Name, &t.DiskUID, &ready, &created)
-	t.Ready, t.CreatedAt = ready != 0, fromMicros(created)
+	t.Ready, t.CreatedAt = ready != 0, column.FromMicros(created)
 	return t, err
 }
 
-func scanTenantUse(r row) (u TenantUse, err error) {
+func scanTenantUse(r engine.Row) (u TenantUse, err error) {
 	return u, r.Scan(&u.Sandboxes, &u.Running)
 }

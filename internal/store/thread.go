@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // Thread is what the store knows of a tenant's thread: it is there while it has
@@ -23,21 +26,21 @@ const selectThreads = `SELECT s.tenant, s.thread, COUNT(*), SUM(CASE s.state WHE
 
 // Threads returns the threads of a tenant, by name.
 func (s *Store) Threads(ctx context.Context, tenant string) ([]Thread, error) {
-	rows, err := s.rows(ctx, selectThreads+` AND s.tenant = $1 GROUP BY s.tenant, s.thread ORDER BY s.tenant, s.thread`, tenant)
-	threads, err := collect(rows, err, scanThread)
+	rows, err := s.reads.Rows(ctx, selectThreads+` AND s.tenant = $1 GROUP BY s.tenant, s.thread ORDER BY s.tenant, s.thread`, tenant)
+	threads, err := engine.Collect(rows, err, scanThread)
 	return threads, s.fault(err)
 }
 
 // AllThreads returns the threads of all tenants.
 func (s *Store) AllThreads(ctx context.Context) ([]Thread, error) {
-	rows, err := s.rows(ctx, selectThreads+` GROUP BY s.tenant, s.thread`)
-	threads, err := collect(rows, err, scanThread)
+	rows, err := s.reads.Rows(ctx, selectThreads+` GROUP BY s.tenant, s.thread`)
+	threads, err := engine.Collect(rows, err, scanThread)
 	return threads, s.fault(err)
 }
 
-func scanThread(r row) (t Thread, err error) {
+func scanThread(r engine.Row) (t Thread, err error) {
 	var created, active int64
 	err = r.Scan(&t.Tenant, &t.Name, &t.Sandboxes, &t.Running, &created, &active)
-	t.CreatedAt, t.LastActiveAt = fromMicros(created), fromMicros(active)
+	t.CreatedAt, t.LastActiveAt = column.FromMicros(created), column.FromMicros(active)
 	return t, err
 }

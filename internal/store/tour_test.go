@@ -12,6 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // step is one call of the store.
@@ -329,8 +330,8 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 		`SELECT thread, tenant, bytes FROM conversation_use`:         "all threads are what it is asked for",
 	}
 	seen := 0
-	for _, cache := range []*statements{&s.reads, &s.writes} {
-		for query := range cache.m {
+	for _, cache := range []*engine.Statements{s.reads.Statements, s.writes} {
+		for _, query := range cache.Texts() {
 			seen++
 			if _, ok := allowed[query]; ok {
 				continue
@@ -339,8 +340,8 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 			for i := range args {
 				args[i] = 1
 			}
-			rows, err := s.rowsOnce(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
-			plan, err := collect(rows, err, func(r row) (string, error) {
+			rows, err := s.reads.RowsOnce(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+			plan, err := engine.Collect(rows, err, func(r engine.Row) (string, error) {
 				var id, parent, unused int
 				var detail string
 				return detail, r.Scan(&id, &parent, &unused, &detail)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store/column"
+	"github.com/cubbyhq/cubby/internal/store/engine"
 )
 
 // WebhookState is what became of a message to a webhook.
@@ -51,26 +53,26 @@ func (s *Store) AddWebhookMessage(ctx context.Context, m WebhookMessage) error {
 func (t *tx) addWebhookMessage(m WebhookMessage, now time.Time) error {
 	_, err := t.exec(`INSERT INTO webhook_messages (`+webhookColumns+`, bytes)
 			VALUES ($1, $2, $3, $4, $5, 'pending', 0, 0, '', $6, $6, $6, $7, $8)`,
-		m.ID, m.Tenant, m.Kind, m.Subject, m.URL, micros(now), strings.ToValidUTF8(string(m.Body), "\ufffd"), len(m.Body))
+		m.ID, m.Tenant, m.Kind, m.Subject, m.URL, column.Micros(now), strings.ToValidUTF8(string(m.Body), "\ufffd"), len(m.Body))
 	return err
 }
 
 // PendingWebhooks says how many messages of a tenant are to be sent, and how many bytes
 // they have.
 func (s *Store) PendingWebhooks(ctx context.Context, tenant string) (n int, bytes int64, err error) {
-	err = s.row(ctx, `SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM webhook_messages WHERE tenant = $1 AND state = 'pending'`, tenant).Scan(&n, &bytes)
+	err = s.reads.Row(ctx, `SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM webhook_messages WHERE tenant = $1 AND state = 'pending'`, tenant).Scan(&n, &bytes)
 	return n, bytes, s.fault(err)
 }
 
 // DueWebhooks is when the next message of each tenant that has any is to be sent.
 func (s *Store) DueWebhooks(ctx context.Context) (map[string]time.Time, error) {
 	due := map[string]time.Time{}
-	rows, err := s.rows(ctx, `SELECT tenant, MIN(next_at) FROM webhook_messages WHERE state = 'pending' GROUP BY tenant`)
-	_, err = collect(rows, err, func(r row) (_ struct{}, err error) {
+	rows, err := s.reads.Rows(ctx, `SELECT tenant, MIN(next_at) FROM webhook_messages WHERE state = 'pending' GROUP BY tenant`)
+	_, err = engine.Collect(rows, err, func(r engine.Row) (_ struct{}, err error) {
 		var tenant string
 		var at int64
 		err = r.Scan(&tenant, &at)
-		due[tenant] = fromMicros(at)
+		due[tenant] = column.FromMicros(at)
 		return struct{}{}, err
 	})
 	return due, s.fault(err)
@@ -84,7 +86,7 @@ func (s *Store) ClaimWebhook(ctx context.Context, tenant string, lease time.Dura
 		now := s.now()
 		m, err = scanWebhook(t.row(`UPDATE webhook_messages SET attempts = attempts + 1, next_at = $3, updated_at = $2 WHERE id = (
 				SELECT id FROM webhook_messages WHERE tenant = $1 AND state = 'pending' AND next_at <= $2 ORDER BY next_at, id LIMIT 1)
-				RETURNING `+webhookColumns, tenant, micros(now), micros(now.Add(lease))))
+				RETURNING `+webhookColumns, tenant, column.Micros(now), column.Micros(now.Add(lease))))
 		return err
 	})
 	return m, err
@@ -96,7 +98,7 @@ func (s *Store) EndWebhookAttempt(ctx context.Context, m WebhookMessage) error {
 	return s.update(ctx, relaxed, func(t *tx) error {
 		if _, err := t.exec(`UPDATE webhook_messages SET state = $2, attempts = $3, status = $4, failure = $5, next_at = $6, updated_at = $7,
 				body = CASE WHEN $2 = 'pending' THEN body ELSE '' END, bytes = CASE WHEN $2 = 'pending' THEN bytes ELSE 0 END WHERE id = $1 AND state = 'pending'`,
-			m.ID, string(m.State), m.Attempts, m.Status, m.Failure, micros(m.NextAt), micros(s.now())); err != nil || m.State == WebhookPending {
+			m.ID, string(m.State), m.Attempts, m.Status, m.Failure, column.Micros(m.NextAt), column.Micros(s.now())); err != nil || m.State == WebhookPending {
 			return err
 		}
 		_, err := t.exec(`DELETE FROM webhook_messages WHERE state <> 'pending' AND id IN (
@@ -107,9 +109,9 @@ func (s *Store) EndWebhookAttempt(ctx context.Context, m WebhookMessage) error {
 
 // WebhookMessages returns the messages of a tenant without their bodies, newest first.
 func (s *Store) WebhookMessages(ctx context.Context, tenant string, most, offset int) ([]WebhookMessage, error) {
-	rows, err := s.rows(ctx, `SELECT id, tenant, kind, subject, url, state, attempts, status, failure, next_at, created_at, updated_at, ''
+	rows, err := s.reads.Rows(ctx, `SELECT id, tenant, kind, subject, url, state, attempts, status, failure, next_at, created_at, updated_at, ''
 			FROM webhook_messages WHERE tenant = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, tenant, limit(most), offset)
-	list, err := collect(rows, err, scanWebhook)
+	list, err := engine.Collect(rows, err, scanWebhook)
 	return list, s.fault(err)
 }
 
@@ -118,20 +120,20 @@ func (s *Store) WebhookMessages(ctx context.Context, tenant string, most, offset
 func (s *Store) ForgetWebhookMessages(ctx context.Context, before time.Time, most int) (n int64, err error) {
 	err = s.update(ctx, relaxed, func(t *tx) error {
 		n, err = t.exec(`DELETE FROM webhook_messages WHERE id IN (
-				SELECT id FROM webhook_messages WHERE state <> 'pending' AND updated_at < $1 ORDER BY updated_at LIMIT $2)`, micros(before), most)
+				SELECT id FROM webhook_messages WHERE state <> 'pending' AND updated_at < $1 ORDER BY updated_at LIMIT $2)`, column.Micros(before), most)
 		return err
 	})
 	return n, err
 }
 
-func scanWebhook(r row) (m WebhookMessage, err error) {
+func scanWebhook(r engine.Row) (m WebhookMessage, err error) {
 	var next, created, updated int64
 	var body string
 	err = r.Scan(&m.ID, &m.Tenant, &m.Kind, &m.Subject, &m.URL, &m.State, &m.Attempts, &m.Status, &m.Failure, &next, &created, &updated, &body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return m, errs.E(errs.NotFound, "no message is due")
 	}
-	m.Body, m.NextAt, m.CreatedAt, m.UpdatedAt = []byte(body), fromMicros(next), fromMicros(created), fromMicros(updated)
+	m.Body, m.NextAt, m.CreatedAt, m.UpdatedAt = []byte(body), column.FromMicros(next), column.FromMicros(created), column.FromMicros(updated)
 	return m, err
 }
 
@@ -141,7 +143,7 @@ func webhookPlace(tenant string) string { return "webhooks of " + tenant }
 // WebhookSecret returns what the messages of a tenant are signed with; one that has
 // nothing yet gets secret. With replace it gets that in any case.
 func (s *Store) WebhookSecret(ctx context.Context, tenant string, secret []byte, replace bool) (kept []byte, err error) {
-	open := func(r row) error {
+	open := func(r engine.Row) error {
 		var sealed string
 		if err := r.Scan(&sealed); err != nil {
 			return err
@@ -154,7 +156,7 @@ func (s *Store) WebhookSecret(ctx context.Context, tenant string, secret []byte,
 	}
 	const selectSecret = `SELECT secret FROM webhook_secrets WHERE tenant = $1`
 	if !replace {
-		if err := open(s.row(ctx, selectSecret, tenant)); !errors.Is(err, sql.ErrNoRows) {
+		if err := open(s.reads.Row(ctx, selectSecret, tenant)); !errors.Is(err, sql.ErrNoRows) {
 			return kept, s.fault(err)
 		}
 	}
@@ -167,7 +169,7 @@ func (s *Store) WebhookSecret(ctx context.Context, tenant string, secret []byte,
 		kept = secret
 		_, err := t.exec(`INSERT INTO webhook_secrets (tenant, secret, updated_at) VALUES ($1, $2, $3)
 				ON CONFLICT (tenant) DO UPDATE SET secret = excluded.secret, updated_at = excluded.updated_at`,
-			tenant, t.seal.Seal(webhookPlace(tenant), secret), micros(s.now()))
+			tenant, t.seal.Seal(webhookPlace(tenant), secret), column.Micros(s.now()))
 		return err
 	})
 	return kept, err

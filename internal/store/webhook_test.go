@@ -8,6 +8,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/column"
 )
 
 func TestWebhookMessages(t *testing.T) {
@@ -27,7 +28,7 @@ func TestWebhookMessages(t *testing.T) {
 	}
 	_, err = s.ClaimWebhook(ctx, "acme", time.Minute)
 	wantKind(t, "ClaimWebhook of one that is claimed", err, errs.NotFound)
-	if due, err := s.DueWebhooks(ctx); err != nil || len(due) != 1 || !due["acme"].Equal(fromMicros(micros(at.Add(time.Minute)))) {
+	if due, err := s.DueWebhooks(ctx); err != nil || len(due) != 1 || !due["acme"].Equal(column.FromMicros(column.Micros(at.Add(time.Minute)))) {
 		t.Errorf("DueWebhooks = %v, %v", due, err)
 	}
 	c.advance(2 * time.Minute) // whoever claimed it is gone

@@ -1,5 +1,6 @@
 // Package canonical writes JSON in one way: the same value has the same text, whatever
 // the order of its keys, its spaces, and how its numbers and its strings are written.
+// Metadata is compared by it.
 package canonical
 
 import (
