@@ -53,6 +53,7 @@ var shared = map[string]func(*testing.T){
 	"TestList":                                   TestList,
 	"TestMoves":                                  TestMoves,
 	"TestNewestExecsOfAKind":                     TestNewestExecsOfAKind,
+	"TestNoSandboxRestsWithoutAReason":           TestNoSandboxRestsWithoutAReason,
 	"TestOneMoveWins":                            TestOneMoveWins,
 	"TestPanicInAChange":                         TestPanicInAChange,
 	"TestPrune":                                  TestPrune,

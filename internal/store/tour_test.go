@@ -52,7 +52,10 @@ func tour(ctx context.Context, s *Store, id string) []step {
 		_, err := s.MoveAll(ctx, []Moving{{UID: b.UID, To: sandbox.Stopped, Change: Change{Why: asked}}})
 		return err
 	})
-	add("Restate", true, func() error { _, err := s.Restate(ctx, b.UID, Change{Why: sandbox.Why{Cause: sandbox.CauseDied, Reason: "r"}}); return err })
+	add("Restate", true, func() error {
+		_, err := s.Restate(ctx, b.UID, Change{Why: sandbox.Why{Cause: sandbox.CauseDied, Reason: "r"}})
+		return err
+	})
 	add("Move to running", true, func() error { _, err := s.Move(ctx, b.UID, sandbox.Running, Change{}); return err })
 	add("UpdateSpec", true, func() error {
 		_, err := s.UpdateSpec(ctx, b.UID, func(*sandbox.Spec) error { return nil })
