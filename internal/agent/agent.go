@@ -157,7 +157,8 @@ func New(c Config) *Service {
 	return &Service{
 		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
 		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory), listing: newListTurns(),
-		opening: newOpening(), ended: make(chan struct{}),
+		cronsChanged: make(chan struct{}, 1),
+		opening:      newOpening(), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}
 }
