@@ -175,7 +175,7 @@ func (d *door) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	withState := len(in.Select) == 0 || slices.Contains(in.Select, "values") || slices.Contains(in.Select, "interrupts")
+	withState := in.shows("values") || in.shows("interrupts")
 	found, err := d.Threads.Search(r.Context(), q, withState)
 	if err != nil {
 		return err
