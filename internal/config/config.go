@@ -138,7 +138,7 @@ type Config struct {
 	AgentThreadAge   time.Duration `key:"agent-thread-retention" default:"0" usage:"how long a conversation that nobody goes on with is kept; 0: for ever"`
 	AgentCrons       int           `key:"max-agent-crons-per-tenant" default:"100" usage:"crons, which begin runs of the agent by the clock, that a tenant may have; 0: no bound"`
 	StoreItems       int           `key:"max-store-items-per-tenant" default:"10000" usage:"items that a tenant may have in the agent's store; 0: no bound"`
-	StoreBytes       Bytes         `key:"max-store-bytes-per-tenant" default:"64MiB" usage:"what they may take together; 0: no bound"`
+	StoreBytes       Bytes         `key:"max-store-bytes-per-tenant" default:"64MiB" usage:"bytes that the items of a tenant in the agent's store may take; 0: no bound"`
 
 	WebhookNetworks []string `key:"webhook-private-networks" usage:"networks that are not public and that webhooks may lead to, as 10.1.0.0/16,…; empty: none, only the public Internet"`
 
