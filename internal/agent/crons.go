@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -180,16 +179,17 @@ type CronQuery struct {
 	Limit, Offset     int
 }
 
-// Search yields a page of the caller's crons, each when its turn comes, and says how many
-// of them there are and how many in all.
-func (c *Crons) Search(ctx context.Context, q CronQuery) (list iter.Seq2[conversation.Cron, error], n, total int, err error) {
+// Search returns a page of the caller's crons.
+func (c *Crons) Search(ctx context.Context, q CronQuery) (List[conversation.Cron], error) {
+	var none List[conversation.Cron]
 	if q.Assistant != "" {
 		as, err := c.s.Assistants().Get(ctx, q.Assistant)
 		if errors.Is(err, errs.NotFound) {
-			return func(func(conversation.Cron, error) bool) {}, 0, 0, nil
+			none.All = func(func(Item[conversation.Cron], error) bool) {}
+			return none, nil
 		}
 		if err != nil {
-			return nil, 0, 0, err
+			return none, err
 		}
 		q.Assistant = as.ID
 	}
@@ -197,17 +197,13 @@ func (c *Crons) Search(ctx context.Context, q CronQuery) (list iter.Seq2[convers
 		Tenant: owner(ctx), AssistantID: q.Assistant, ThreadID: q.Thread, Enabled: q.Enabled, Metadata: q.Metadata,
 		SortBy: q.SortBy, Descending: q.Descending, Limit: q.Limit, Offset: q.Offset,
 	})
-	return func(yield func(conversation.Cron, error) bool) {
-		for _, id := range ids {
-			found, err := c.s.cfg.Store.Cron(ctx, owner(ctx), id)
-			if errors.Is(err, errs.NotFound) {
-				continue // it went meanwhile
-			}
-			if !yield(found, err) || err != nil {
-				return
-			}
-		}
-	}, len(ids), total, err
+	keys := make([]store.Key, len(ids))
+	for i, id := range ids {
+		keys[i] = store.Key{ID: id, Bytes: 2 * maxCronRun} // the metadata is in it twice
+	}
+	return List[conversation.Cron]{total, len(keys), each(ctx, c.s, keys, func(key store.Key) (conversation.Cron, error) {
+		return c.s.cfg.Store.Cron(ctx, owner(ctx), key.ID)
+	})}, err
 }
 
 func noCron(id string, err error) error {

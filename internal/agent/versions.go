@@ -4,36 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store"
 )
 
-// Versions yields the versions of an assistant whose metadata has what is asked for, the
-// newest first, each when its turn comes.
-func (a *Assistants) Versions(ctx context.Context, id string, metadata map[string]json.RawMessage, offset, limit int) (iter.Seq2[conversation.Assistant, error], error) {
+// Versions returns a page of the versions of an assistant whose metadata has what is asked
+// for, the newest first.
+func (a *Assistants) Versions(ctx context.Context, id string, metadata map[string]json.RawMessage, offset, limit int) (List[conversation.Assistant], error) {
 	of, err := a.Get(ctx, id)
 	if err != nil {
-		return nil, err
+		return List[conversation.Assistant]{}, err
 	}
-	numbers, err := a.s.cfg.Store.AssistantVersions(ctx, of.Tenant, of.ID, metadata)
-	if err != nil {
-		return nil, err
-	}
-	numbers = numbers[min(offset, len(numbers)):]
-	numbers = numbers[:min(limit, len(numbers))]
-	return func(yield func(conversation.Assistant, error) bool) {
-		for _, n := range numbers {
-			v, err := a.s.cfg.Store.AssistantVersion(ctx, of.Tenant, of.ID, n)
-			if errors.Is(err, errs.NotFound) {
-				continue // it went meanwhile
-			}
-			if !yield(v, err) || err != nil {
-				return
-			}
-		}
-	}, nil
+	keys, err := a.s.cfg.Store.AssistantVersions(ctx, of.Tenant, of.ID, metadata)
+	total := len(keys)
+	keys = keys[min(offset, total):]
+	keys = keys[:min(limit, len(keys))]
+	return List[conversation.Assistant]{total, len(keys), each(ctx, a.s, keys, func(key store.Key) (conversation.Assistant, error) {
+		return a.s.cfg.Store.AssistantVersion(ctx, owner(ctx), key.ID, key.Version)
+	})}, err
 }
 
 // Use makes a version of an assistant the one that runs begin with.

@@ -88,9 +88,9 @@ func places() map[string]place {
 			by: []string{"internal/store"}},
 		"internal/store/wal":      {only: []string{}, by: []string{"internal/store/engine"}},
 		"internal/agent/loop":     {layer: 3},
-		"internal/agent/items":    {layer: 4},
+		"internal/agent/items":    {layer: 5},
 		"internal/agent/schedule": {only: []string{"internal/errs"}, by: []string{"internal/agent"}},
-		"internal/webhook":        {layer: 4},
+		"internal/webhook":        {layer: 5},
 		"internal/agent/settings": {layer: 6},
 		// Dialects do not know each other; who wants a model asks providers for one.
 		"internal/llm/wire":      {layer: 3, by: []string{"internal/llm/…"}},

@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/agent/items"
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/agent/toolset"
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/agentapi"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -38,7 +39,7 @@ func (d *Daemon) openWebhooks() error {
 		}
 		private[i] = network
 	}
-	d.agent.webhooks = webhook.New(webhook.Config{Store: d.store, Private: private, Log: d.log})
+	d.agent.webhooks = webhook.New(webhook.Config{Store: d.store, Private: private, Budget: budget.New(d.memory), Log: d.log})
 	return nil
 }
 
@@ -88,7 +89,9 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 			Memory: int64(d.cfg.MemoryBudget) / 2, Crons: d.cfg.AgentCrons, Bytes: int64(d.cfg.HistoryOfTenant),
 		},
 	})
-	d.agent.items = items.New(d.store, store.ItemBounds{Items: d.cfg.StoreItems, Bytes: int64(d.cfg.StoreBytes)}, d.agent.service.Room)
+	d.agent.items = items.New(d.store, store.ItemBounds{Items: d.cfg.StoreItems, Bytes: int64(d.cfg.StoreBytes)}, items.Memory{
+		Room: d.agent.service.Room, Budget: budget.New(d.memory),
+	})
 	return nil
 }
 

@@ -44,19 +44,20 @@ func (t *tx) newestVersion(tenant, id string) (n int, err error) {
 	return n, err
 }
 
-// AssistantVersions returns the numbers of the versions of an assistant whose metadata has
+// AssistantVersions returns the keys of the versions of an assistant whose metadata has
 // all that is wanted, newest first.
-func (s *Store) AssistantVersions(ctx context.Context, tenant, id string, metadata map[string]json.RawMessage) (numbers []int, err error) {
+func (s *Store) AssistantVersions(ctx context.Context, tenant, id string, metadata map[string]json.RawMessage) (list []Key, err error) {
 	want, err := canonical.Entries(metadata, canonical.MaxMatch)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.reads.Rows(ctx, `SELECT version, metadata FROM assistant_versions WHERE tenant = $1 AND id = $2 ORDER BY version DESC`, tenant, id)
+	rows, err := s.reads.Rows(ctx, `SELECT version, octet_length(description) + octet_length(config)
+		+ octet_length(context) + octet_length(metadata), metadata FROM assistant_versions WHERE tenant = $1 AND id = $2 ORDER BY version DESC`, tenant, id)
 	_, err = engine.Collect(rows, err, func(r engine.Row) (_ struct{}, err error) {
-		var n int
+		k := Key{ID: id}
 		var text sql.RawBytes // of the row at hand
 		var about map[string]json.RawMessage
-		if err := r.Scan(&n, &text); err != nil {
+		if err := r.Scan(&k.Version, &k.Bytes, &text); err != nil {
 			return struct{}{}, err
 		}
 		if err := column.Read(text, &about); err != nil {
@@ -64,11 +65,11 @@ func (s *Store) AssistantVersions(ctx context.Context, tenant, id string, metada
 		}
 		matches, err := canonical.Has(about, want)
 		if matches {
-			numbers = append(numbers, n)
+			list = append(list, k)
 		}
 		return struct{}{}, err
 	})
-	return numbers, s.fault(err)
+	return list, s.fault(err)
 }
 
 const selectVersion = `SELECT ` + versionColumns + `, created_at FROM assistant_versions WHERE tenant = $1 AND id = $2 AND version = $3`

@@ -30,9 +30,13 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 	kept := func() []int {
 		t.Helper()
-		numbers, err := s.AssistantVersions(ctx, "acme", "a", nil)
+		keys, err := s.AssistantVersions(ctx, "acme", "a", nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		numbers := make([]int, len(keys))
+		for i, k := range keys {
+			numbers[i] = k.Version
 		}
 		return numbers
 	}

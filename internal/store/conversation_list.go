@@ -36,9 +36,10 @@ var conversationOrders = map[string]string{
 // Key names a row that a query selects, for who reads the rows one after the other:
 // all of them together may be larger than any memory.
 type Key struct {
-	UID   sandbox.UID // of a thread
-	ID    string      // of the thread, the assistant, the run or the checkpoint
-	Bytes int64       // about how many the row has
+	UID     sandbox.UID // of a thread
+	ID      string      // of the thread, the assistant, the run or the checkpoint
+	Version int         // of an assistant, when the row is one of its versions
+	Bytes   int64       // about how many the row has
 }
 
 // Conversations returns the keys of the threads that a query selects, ties by UID, and

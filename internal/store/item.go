@@ -146,6 +146,15 @@ func (s *Store) Item(ctx context.Context, tenant string, namespace []string, key
 	})
 }
 
+// ItemBytes is about how many an item has. NotFound when there is none.
+func (s *Store) ItemBytes(ctx context.Context, tenant string, namespace []string, key string) (bytes int64, err error) {
+	err = s.reads.Row(ctx, `SELECT bytes FROM items WHERE tenant = $1 AND namespace = $2 AND key = $3`, tenant, strings.Join(namespace, namespaceEnd), key).Scan(&bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = noSuchItem()
+	}
+	return bytes, s.fault(err)
+}
+
 // RemoveItem forgets an item; that there is none is no error.
 func (s *Store) RemoveItem(ctx context.Context, tenant string, namespace []string, key string) error {
 	return s.update(ctx, durable, func(t *tx) error {
@@ -186,8 +195,12 @@ func (s *Store) Items(ctx context.Context, tenant string, prefix []string, after
 	return page, after, nil
 }
 
-// ItemPageBytes is about how much a page of [Store.Items] takes.
-const ItemPageBytes = engine.PageBytes
+// ItemPageBytes is about how much a page of [Store.Items] takes, and NamespacePageBytes
+// one of [Store.Namespaces].
+const (
+	ItemPageBytes      = engine.PageBytes
+	NamespacePageBytes = 128 << 10
+)
 
 // below is the condition that a namespace is one with a prefix.
 func below(prefix []string, args []any) (string, []any) {
@@ -201,11 +214,12 @@ func below(prefix []string, args []any) (string, []any) {
 }
 
 // Namespaces returns a page of the namespaces of a tenant that begin with labels, in
-// their order, after one of them (none: from the first on). It is empty at the end.
+// their order, after one of them (none: from the first on). It is empty at the end, and
+// takes about NamespacePageBytes at most.
 func (s *Store) Namespaces(ctx context.Context, tenant string, prefix, after []string) ([][]string, error) {
 	within, args := below(prefix, []any{tenant, column.Micros(s.now()), strings.Join(after, namespaceEnd)})
 	rows, err := s.reads.Rows(ctx, `SELECT DISTINCT namespace FROM items WHERE tenant = $1 AND (expires_at = 0 OR expires_at > $2) AND namespace > $3`+within+`
-			ORDER BY namespace LIMIT 1000`, args...)
+			ORDER BY namespace LIMIT 100`, args...)
 	list, err := engine.Collect(rows, err, func(r engine.Row) ([]string, error) {
 		var joined string
 		err := r.Scan(&joined)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -49,6 +50,7 @@ type Config struct {
 	Store *store.Store
 	// Private are the networks that are not public and may be connected to.
 	Private []netip.Prefix
+	Budget  budget.Budget    // the zero one charges nothing
 	Log     *slog.Logger     // nil: silent
 	Now     func() time.Time // nil: time.Now; the store's
 	// FirstPause is how long the second attempt waits; 0: five seconds. Each later one
@@ -190,6 +192,23 @@ func (s *Sender) dispatch(ctx context.Context) (next time.Time, err error) {
 }
 
 // Messages returns the messages of the caller's tenant without their bodies, newest first.
+// They are charged to the caller's memory.
 func (s *Sender) Messages(ctx context.Context, most, offset int) ([]store.WebhookMessage, error) {
-	return s.cfg.Store.WebhookMessages(ctx, auth.From(ctx).Tenant, most, offset)
+	done, err := s.cfg.Budget.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	list, err := s.cfg.Store.WebhookMessages(ctx, auth.From(ctx).Tenant, most, offset)
+	if err != nil {
+		return nil, err
+	}
+	var bytes int64
+	for _, m := range list {
+		bytes += int64(messageBytes + len(m.Subject) + len(m.URL) + len(m.Failure))
+	}
+	return list, s.cfg.Budget.ChargeList(ctx, bytes)
 }
+
+// messageBytes is about what a message takes beside its texts.
+const messageBytes = 256

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/store"
 )
@@ -32,15 +33,23 @@ const (
 type Items struct {
 	store  *store.Store
 	bounds store.ItemBounds
-	room   Room
+	memory Memory
 }
 
-// Room is memory for what the caller is shown, until release; a caller for whom there is
-// none waits.
-type Room func(ctx context.Context, bytes int64) (release func(), err error)
+// Memory is what callers may take of the daemon's.
+type Memory struct {
+	// Room is for the value of an item, until release; a caller for whom there is none
+	// waits.
+	Room func(ctx context.Context, bytes int64) (release func(), err error)
+	// Budget is charged for the names of what was found, until the request has ended.
+	Budget budget.Budget
+}
+
+// nameBytes is about what an item takes in a list beside its names.
+const nameBytes = 512
 
 // New returns the items of a store.
-func New(s *store.Store, b store.ItemBounds, room Room) *Items { return &Items{s, b, room} }
+func New(s *store.Store, b store.ItemBounds, m Memory) *Items { return &Items{s, b, m} }
 
 // NewItem is what an item is made from.
 type NewItem struct {
@@ -96,11 +105,16 @@ func minutes(n float64) (time.Duration, error) {
 }
 
 // Get returns an item. With renew its TTL begins anew. NotFound when there is none.
-func (s *Items) Get(ctx context.Context, namespace []string, key string, renew bool) (conversation.Item, error) {
+func (s *Items) Get(ctx context.Context, namespace []string, key string, renew bool) (Found, error) {
 	if err := errors.Join(checkNamespace(namespace), checkKey(key)); err != nil {
-		return conversation.Item{}, err
+		return Found{}, err
 	}
-	return s.store.Item(ctx, tenant(ctx), namespace, key, renew)
+	bytes, err := s.store.ItemBytes(ctx, tenant(ctx), namespace, key)
+	if err != nil {
+		return Found{}, err
+	}
+	found := Found{Item: conversation.Item{Namespace: namespace, Key: key, Bytes: bytes}}
+	return found, s.fill(ctx, &found, renew)
 }
 
 // Delete forgets an item; that there is none is no error.
@@ -122,6 +136,11 @@ type Namespaces struct {
 func (s *Items) Namespaces(ctx context.Context, q Namespaces) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		if err := errors.Join(checkNamespace(q.Prefix), checkNamespace(q.Suffix)); err != nil {
+			yield(nil, err)
+			return
+		}
+		// A page is held while a client takes its time.
+		if err := s.memory.Budget.ChargeList(ctx, store.NamespacePageBytes); err != nil {
 			yield(nil, err)
 			return
 		}

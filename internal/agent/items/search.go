@@ -40,27 +40,28 @@ func (s *Items) Search(ctx context.Context, q Search) (iter.Seq2[Found, error], 
 	if err := errors.Join(checkNamespace(q.Prefix), errFilter, err); err != nil {
 		return nil, err
 	}
-	most := q.Offset + q.Limit
+	skip, most := q.Offset, q.Limit
 	if len(words) > 0 {
-		most = 0 // which are the best shows when all were looked at
+		skip, most = 0, 0 // which are the best shows when all were looked at
 	}
-	list, err := s.find(ctx, q.Prefix, want, words, most)
+	list, err := s.find(ctx, q.Prefix, want, words, skip, most)
 	if err != nil {
 		return nil, err
 	}
 	if len(words) > 0 {
 		slices.SortStableFunc(list, func(a, b Found) int { return cmp.Compare(*b.Score, *a.Score) })
+		list = list[min(q.Offset, len(list)):]
+		list = list[:min(q.Limit, len(list))]
 	}
-	list = list[min(q.Offset, len(list)):]
-	return s.read(ctx, list[:min(q.Limit, len(list))], q.Renew), nil
+	return s.read(ctx, list, q.Renew), nil
 }
 
-// find returns the items that a search wants, without their values and at most so many,
-// unless that is 0.
-func (s *Items) find(ctx context.Context, prefix []string, want filter, words query, most int) (list []Found, err error) {
+// find returns the items that a search wants, without their values: after some that are
+// skipped, at most so many, unless that is 0. The caller's memory is charged for them.
+func (s *Items) find(ctx context.Context, prefix []string, want filter, words query, skip, most int) (list []Found, err error) {
 	values := len(want)+len(words) > 0
 	if values {
-		release, err := s.room(ctx, store.ItemPageBytes+maxValue)
+		release, err := s.memory.Room(ctx, store.ItemPageBytes+maxValue)
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +72,7 @@ func (s *Items) find(ctx context.Context, prefix []string, want filter, words qu
 		if err != nil || len(page) == 0 {
 			return list, err
 		}
+		var bytes int64
 		for _, i := range page {
 			found := Found{Item: i}
 			if values {
@@ -86,10 +88,21 @@ func (s *Items) find(ctx context.Context, prefix []string, want filter, words qu
 					found.Score = &score
 				}
 			}
-			found.Value, found.Fields = nil, nil
-			if list = append(list, found); len(list) == most {
-				return list, nil
+			if skip > 0 {
+				skip--
+				continue
 			}
+			found.Value, found.Fields = nil, nil
+			bytes += nameBytes + int64(len(i.Key))
+			for _, label := range i.Namespace {
+				bytes += int64(len(label))
+			}
+			if list = append(list, found); len(list) == most {
+				break
+			}
+		}
+		if err := s.memory.Budget.ChargeList(ctx, bytes); err != nil || most > 0 && len(list) == most {
+			return list, err
 		}
 		after = next
 	}
@@ -100,24 +113,32 @@ func (s *Items) find(ctx context.Context, prefix []string, want filter, words qu
 func (s *Items) read(ctx context.Context, list []Found, renew bool) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		for _, found := range list {
-			release, err := s.room(ctx, found.Bytes)
-			if err != nil {
-				yield(found, err)
-				return
-			}
-			found.Item, err = s.store.Item(ctx, tenant(ctx), found.Namespace, found.Key, renew)
+			err := s.fill(ctx, &found, renew)
 			if errors.Is(err, errs.NotFound) {
-				release()
 				continue
 			}
-			found.Release = release
 			more := yield(found, err)
-			release()
+			found.Release()
 			if !more || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// fill reads an item whose name and size are known, when there is room for it.
+func (s *Items) fill(ctx context.Context, found *Found, renew bool) (err error) {
+	found.Release = func() {}
+	release, err := s.memory.Room(ctx, found.Bytes)
+	if err != nil {
+		return err
+	}
+	if found.Item, err = s.store.Item(ctx, tenant(ctx), found.Namespace, found.Key, renew); err != nil {
+		release()
+		return err
+	}
+	found.Release = release
+	return nil
 }
 
 // fieldsIn are those of an item's value.

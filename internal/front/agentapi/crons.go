@@ -299,17 +299,17 @@ func (d *door) searchCrons(w http.ResponseWriter, r *http.Request) error {
 	if err := p.check("cron_id", "assistant_id", "thread_id", "next_run_date", "end_time", "created_at", "updated_at"); err != nil {
 		return err
 	}
-	list, n, total, err := d.Crons.Search(r.Context(), in.query(p))
+	found, err := d.Crons.Search(r.Context(), in.query(p))
 	if err != nil {
 		return err
 	}
-	return writePage(w, p, total, n, func(yield func(any, error) bool) {
-		for c, err := range list {
+	return writePage(w, p, found.Total, found.Len, func(yield func(any, error) bool) {
+		for item, err := range found.All {
 			var shown Cron
 			if err == nil {
-				shown, err = cronOf(c)
+				shown, err = cronOf(item.Value)
 			}
-			if !yield(shown, err) {
+			if !yield(held{shown, item.Release}, err) {
 				return
 			}
 		}
@@ -325,10 +325,10 @@ func (d *door) countCrons(w http.ResponseWriter, r *http.Request) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	_, _, total, err := d.Crons.Search(r.Context(), in.query(p))
+	found, err := d.Crons.Search(r.Context(), in.query(p))
 	if err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, total)
+	front.WriteJSON(w, http.StatusOK, found.Total)
 	return nil
 }

@@ -119,7 +119,7 @@ func (d *door) putItem(w http.ResponseWriter, r *http.Request) error {
 func (d *door) getItem(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	refresh := q.Get("refresh_ttl")
-	i, err := d.Items.Get(r.Context(), strings.Split(q.Get("namespace"), "."), q.Get("key"), refresh == "" || yes(refresh))
+	found, err := d.Items.Get(r.Context(), strings.Split(q.Get("namespace"), "."), q.Get("key"), refresh == "" || yes(refresh))
 	if errors.Is(err, errs.NotFound) {
 		front.WriteJSON(w, http.StatusOK, nil)
 		return nil
@@ -127,8 +127,7 @@ func (d *door) getItem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return refusedItem(err)
 	}
-	front.WriteJSON(w, http.StatusOK, itemOf(i))
-	return nil
+	return writeHeld(w, held{itemOf(found.Item), found.Release})
 }
 
 func (d *door) deleteItem(w http.ResponseWriter, r *http.Request) error {

@@ -77,7 +77,7 @@ func (r *rig) start(root bool) {
 	life, drain := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.DiscardHandler)
 	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register(nil, s.Threads().Ended),
-		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), Crons: s.Crons(), Items: items.New(db, store.ItemBounds{Items: 50, Bytes: 1 << 20}, s.Room), AtRoot: root}, r.beat))
+		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), Crons: s.Crons(), Items: items.New(db, store.ItemBounds{Items: 50, Bytes: 1 << 20}, items.Memory{Room: s.Room}), AtRoot: root}, r.beat))
 	server := httptest.NewServer(front.Handler(front.Config{
 		Access: func(*http.Request) front.Access { return front.Token }, Log: log, Metrics: telemetry.NewMetrics("test"), Error: api.Error,
 	}, api))

@@ -44,13 +44,7 @@ func (d *door) assistantVersions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeEach(w, func(yield func(any, error) bool) {
-		for v, err := range list {
-			if !yield(versionOf(v), err) {
-				return
-			}
-		}
-	})
+	return writeEach(w, each(list, versionOf))
 }
 
 // VersionChoice is the version of an assistant that is to be used.
