@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -246,6 +247,60 @@ func TestWithoutAnAnswerTheQuestionIsAskedAgain(t *testing.T) {
 			if _, err := s.Runs().Cancel(acme(t), thread, run.ID, true, true); err != nil {
 				t.Fatal(err)
 			}
+		},
+		"the answer that waits is changed behind another one": func(t *testing.T, s *agent.Service, thread string) {
+			do(t, s, thread, says("on"))
+			at, err := s.Threads().State(acme(t), thread, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed(t, s, thread, agent.StateChange{Values: values(replaced, at.Messages[1].ID)})
+			for _, m := range at.Messages[2:] {
+				changed(t, s, thread, agent.StateChange{Values: values(`{"messages":[{"type":"remove","id":"%"}]}`, m.ID)})
+			}
+			do(t, s, thread, bare(""))
+		},
+		"the answer that waits gets another id behind another one": func(t *testing.T, s *agent.Service, thread string) {
+			do(t, s, thread, says("on"))
+			at, err := s.Threads().State(acme(t), thread, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := []any{map[string]string{"type": "remove", "id": conversation.RemoveAll}}
+			for i, m := range at.Messages {
+				m.ID = fmt.Sprint("m", i)
+				all = append(all, m)
+			}
+			raw, err := json.Marshal(map[string]any{"messages": all})
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed(t, s, thread, agent.StateChange{Values: raw})
+			for _, id := range []string{"m3", "m2"} {
+				changed(t, s, thread, agent.StateChange{Values: values(`{"messages":[{"type":"remove","id":"%"}]}`, id)})
+			}
+			do(t, s, thread, bare(""))
+		},
+		"the rejection is removed": func(t *testing.T, s *agent.Service, thread string) {
+			do(t, s, thread, bare(rejects))
+			at, err := s.Threads().State(acme(t), thread, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range slices.Backward(at.Messages[2:]) {
+				changed(t, s, thread, agent.StateChange{Values: values(`{"messages":[{"type":"remove","id":"%"}]}`, m.ID)})
+			}
+			do(t, s, thread, bare(""))
+		},
+		"a result of the client's becomes that of another call": func(t *testing.T, s *agent.Service, thread string) {
+			at, err := s.Threads().State(acme(t), thread, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := at.Messages[1].ToolCalls[0].ID
+			changed(t, s, thread, agent.StateChange{Values: values(`{"messages":[{"type":"tool","id":"r","tool_call_id":"%","content":"no"}]}`, call)})
+			changed(t, s, thread, agent.StateChange{Values: json.RawMessage(`{"messages":[{"type":"tool","id":"r","tool_call_id":"other","content":"no"}]}`)})
+			do(t, s, thread, commands(`"tools"`, ""))
 		},
 		"a run that fails, and goto": func(t *testing.T, s *agent.Service, thread string) {
 			do(t, s, thread, says("fail"))

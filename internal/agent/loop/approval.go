@@ -92,34 +92,50 @@ func asksFor(a *conversation.Approval, p conversation.Policy, answer conversatio
 }
 
 // Inherit gives a checkpoint that is made out of another one what is undecided there. The
-// question stays while it is about the same calls; when the answer that waits was
-// changed, its new calls wait too.
+// question stays while it is about the same calls. A call whose result was taken away
+// waits, because it was decided about once, and not again; and while anything waits, so
+// does every call that was not there or was another one.
 func Inherit(c *conversation.Checkpoint, at conversation.Checkpoint, was, now []conversation.Entry) {
 	a := approvalOf(at, was)
-	c.Approval = undecided(a, now)
-	answer, i := newestAnswer(was)
-	changed, k := newestAnswer(now)
-	if i < 0 || k < 0 {
-		return
+	var policy conversation.Policy
+	if a != nil {
+		policy = a.Policy
 	}
-	open := unanswered(now, k)
-	if changed.ID == answer.ID && reflect.DeepEqual(changed.ToolCalls, answer.ToolCalls) {
-		if maps.Equal(open, unanswered(was, i)) {
-			keepQuestion(c, at)
+	before := callsIn(was)
+	var waiting []conversation.CallRef
+	for ref, is := range callsIn(now) {
+		old, there := before[ref]
+		if is.open && (a.Waits(ref) || there && !old.open || a != nil && (!there || !reflect.DeepEqual(old.call, is.call))) {
+			waiting = append(waiting, ref)
 		}
-		return
 	}
-	if a == nil || !slices.ContainsFunc(a.Calls, func(c conversation.CallRef) bool { return c.Message == answer.ID }) {
-		return
+	c.Approval = approvalFor(waiting, policy)
+	answer, i := newestAnswer(was)
+	same, k := newestAnswer(now)
+	if i >= 0 && k >= 0 && same.ID == answer.ID && reflect.DeepEqual(same.ToolCalls, answer.ToolCalls) && maps.Equal(unanswered(now, k), unanswered(was, i)) {
+		keepQuestion(c, at)
 	}
-	var calls []conversation.CallRef
-	if c.Approval != nil {
-		calls = c.Approval.Calls
+}
+
+// madeCall is a call of an answer; open: it has no result.
+type madeCall struct {
+	call conversation.ToolCall
+	open bool
+}
+
+// callsIn are the calls of a state that can be made.
+func callsIn(state []conversation.Entry) map[conversation.CallRef]madeCall {
+	calls := map[conversation.CallRef]madeCall{}
+	for i, e := range state {
+		if e.Message.Type != conversation.AI || len(e.Message.ToolCalls) == 0 {
+			continue
+		}
+		open := unanswered(state, i)
+		for _, c := range e.Message.ToolCalls {
+			calls[conversation.CallRef{Message: e.Message.ID, Call: c.ID}] = madeCall{c, open[c.ID]}
+		}
 	}
-	for id := range open {
-		calls = append(calls, conversation.CallRef{Message: changed.ID, Call: id})
-	}
-	c.Approval = approvalFor(calls, a.Policy)
+	return calls
 }
 
 // keepQuestion leaves the tools waiting as they do in a checkpoint.
