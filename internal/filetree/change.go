@@ -1,6 +1,7 @@
 package filetree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -36,12 +37,12 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 	if mode &= fs.ModePerm; mode == 0 {
 		mode = 0o755
 	}
-	p, err := t.find(name, parents)
+	p, err := t.findToChange(name, parents)
 	if errors.Is(err, unix.ENOENT) && parents {
 		if err := t.makeParents(path.Dir(name), uid, gid); err != nil {
 			return none, err
 		}
-		p, err = t.find(name, parents)
+		p, err = t.findToChange(name, parents)
 	}
 	if err != nil {
 		return none, missingParent(name, err)
@@ -52,6 +53,9 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 			return none, unix.EEXIST
 		}
 		return p.describe(name), nil
+	}
+	if err := p.toChange(); err != nil {
+		return none, err
 	}
 	d, err := t.makeDirAt(p.dir, p.base, mode, uid, gid)
 	if errors.Is(err, unix.EEXIST) && parents {
@@ -111,8 +115,12 @@ func (t *Tree) makeParents(name string, uid, gid uint32) error {
 		name = path.Dir(name)
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
-		p, err := t.find(missing[i], true)
+		p, err := t.findToChange(missing[i], true)
 		if err != nil {
+			return err
+		}
+		if err := p.toChange(); err != nil {
+			p.close()
 			return err
 		}
 		d, err := t.makeDirAt(p.dir, p.base, 0o755, uid, gid)
@@ -140,16 +148,19 @@ func (t *Tree) Rename(ctx context.Context, from, to string, replace bool) (none 
 	if err := t.guard(); err != nil {
 		return none, err
 	}
-	src, err := t.existing(from, false)
+	src, err := there(t.findToChange(from, false))
 	if err != nil {
 		return none, classify(from, err)
 	}
 	defer src.close()
-	dst, err := t.find(to, false)
+	dst, err := t.findToChange(to, false)
 	if err != nil {
 		return none, classify(to, err)
 	}
 	defer dst.close()
+	if err := cmp.Or(src.toChange(), dst.toChange()); err != nil {
+		return none, err
+	}
 	if src.base == "." || dst.base == "." {
 		return none, errPinned
 	}
@@ -213,11 +224,14 @@ func (t *Tree) Remove(ctx context.Context, name string, recursive bool) error {
 	if err != nil {
 		return err
 	}
-	p, err := t.existing(name, false)
+	p, err := there(t.findToChange(name, false))
 	if err != nil {
 		return classify(name, err)
 	}
 	defer p.close()
+	if err := p.toChange(); err != nil {
+		return classify(name, err)
+	}
 	if p.base == "." || name == sandbox.WorkspaceDir || name == sandbox.HomeDir {
 		return errPinned
 	}

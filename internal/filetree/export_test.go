@@ -7,12 +7,12 @@ import (
 
 // CopyAcross is what a move between file systems does with a file.
 func (t *Tree) CopyAcross(ctx context.Context, from, to string) error {
-	src, err := t.openDir(path.Dir(from))
+	src, err := t.openDir(path.Dir(from), nil)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := t.openDir(path.Dir(to))
+	dst, err := t.openDir(path.Dir(to), nil)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 	if err := t.makeParents(name, uid, gid); err != nil {
 		return err
 	}
-	p, err := t.existing(name, true)
+	p, err := there(t.findToChange(name, true))
 	if err != nil {
 		return err
 	}
@@ -66,6 +66,9 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 		return err
 	}
 	defer root.Close()
+	if err := p.via.change(&place{dir: root, base: "."}); err != nil {
+		return err
+	}
 	defer forklock.Wait() // programs of the archive may be executed next
 	x := &extractor{ctx: ctx, tree: t, root: root, uid: uid, gid: gid}
 	defer x.leave()

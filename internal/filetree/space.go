@@ -99,17 +99,20 @@ func (s confined) top(name string) bool {
 	return false
 }
 
-// openDir opens a directory of the tree by an absolute name.
-func (t *Tree) openDir(name string) (*os.File, error) {
-	d, err := t.space.openDir(name)
-	if err == nil || !t.space.walks() {
-		return d, err
+// openDir opens a directory of the tree by an absolute name. With a trail it notes the
+// links on the way.
+func (t *Tree) openDir(name string, via *trail) (*os.File, error) {
+	if via == nil {
+		d, err := t.space.openDir(name)
+		if err == nil || !t.space.walks() {
+			return d, err
+		}
 	}
-	return t.walk(name)
+	return t.walk(name, via)
 }
 
 // walk resolves a name one step at a time in the names of the sandbox.
-func (t *Tree) walk(name string) (*os.File, error) {
+func (t *Tree) walk(name string, via *trail) (*os.File, error) {
 	var (
 		cur   = "/"    // where the walk is: real, clean
 		dir   *os.File // cur, once it was needed
@@ -158,6 +161,9 @@ func (t *Tree) walk(name string) (*os.File, error) {
 			if links++; links > maxLinks || target == "" || len(target)+len(todo) > 4*MaxPath {
 				return nil, unix.ELOOP
 			}
+			if err := via.pass(next, dir, st); err != nil {
+				return nil, err
+			}
 			if strings.HasPrefix(target, "/") {
 				cur = "/"
 				leave()
@@ -187,7 +193,13 @@ type place struct {
 	st   unix.Stat_t
 	// found: st describes what base names now.
 	found bool
+	// via is who else than root decided that the name leads here, of a place that is to
+	// be changed.
+	via trail
 }
+
+// toChange refuses a place whose name or file is not to be changed on this way.
+func (p *place) toChange() error { return p.via.change(p) }
 
 func (p *place) close() { _ = p.dir.Close() }
 
@@ -196,13 +208,29 @@ func (p *place) kind() uint32 { return p.st.Mode & unix.S_IFMT }
 // find opens the directory that holds a clean name and looks the name up. With
 // follow, symbolic links at its end are followed. A name that is not there is
 // no error while its directory is.
-func (t *Tree) find(name string, follow bool) (*place, error) {
+func (t *Tree) find(name string, follow bool) (*place, error) { return t.findBy(name, follow, nil) }
+
+// findToChange is find of what is to be changed.
+func (t *Tree) findToChange(name string, follow bool) (*place, error) {
+	if !t.chown { // whoever works here is no more than those whose links there are
+		return t.find(name, follow)
+	}
+	return t.findBy(name, follow, &trail{})
+}
+
+func (t *Tree) findBy(name string, follow bool, via *trail) (*place, error) {
 	for range maxLinks + 1 {
-		p, err := t.look(name)
+		p, err := t.look(name, via)
 		if err != nil || !p.found || !follow || p.kind() != unix.S_IFLNK {
+			if err == nil && via != nil {
+				p.via = *via
+			}
 			return p, err
 		}
 		target, err := readLinkAt(p.dir, p.base)
+		if err == nil {
+			err = via.pass(name, p.dir, p.st)
+		}
 		p.close()
 		if err != nil {
 			return nil, err
@@ -219,14 +247,14 @@ func (t *Tree) find(name string, follow bool) (*place, error) {
 	return nil, unix.ELOOP
 }
 
-func (t *Tree) look(name string) (*place, error) {
+func (t *Tree) look(name string, via *trail) (*place, error) {
 	name = strings.TrimRight(name, "/")
 	cut := strings.LastIndexByte(name, '/')
 	if base := name[cut+1:]; base == "" || base == "." || base == ".." || t.space.top(name) {
 		if name == "" {
 			name = "/"
 		}
-		dir, err := t.openDir(name)
+		dir, err := t.openDir(name, via)
 		if err != nil {
 			return nil, err
 		}
@@ -241,7 +269,7 @@ func (t *Tree) look(name string) (*place, error) {
 	if parent == "" {
 		parent = "/"
 	}
-	dir, err := t.openDir(parent)
+	dir, err := t.openDir(parent, via)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +286,10 @@ func (t *Tree) look(name string) (*place, error) {
 
 // existing is find for a name that must be there.
 func (t *Tree) existing(name string, follow bool) (*place, error) {
-	p, err := t.find(name, follow)
+	return there(t.find(name, follow))
+}
+
+func there(p *place, err error) (*place, error) {
 	if err == nil && !p.found {
 		p.close()
 		return nil, unix.ENOENT

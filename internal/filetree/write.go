@@ -43,12 +43,12 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if err := t.guard(); err != nil {
 		return none, err
 	}
-	p, err := t.find(name, true)
+	p, err := t.findToChange(name, true)
 	if errors.Is(err, unix.ENOENT) && w.Parents {
 		if err := t.makeParents(path.Dir(name), uid, gid); err != nil {
 			return none, err
 		}
-		p, err = t.find(name, true)
+		p, err = t.findToChange(name, true)
 	}
 	if err != nil {
 		return none, missingParent(name, err)
@@ -76,6 +76,9 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	}
 	if w.Append {
 		return t.appendTo(ctx, name, p, r, w, mode, uid, gid)
+	}
+	if err := p.toChange(); err != nil {
+		return none, err
 	}
 	t.sweeps.sweep(p.dir, time.Now())
 	tmp, err := newTemp(p.dir)
@@ -155,6 +158,9 @@ func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader,
 	var f *os.File
 	made := false
 	if !p.found {
+		if err := p.toChange(); err != nil {
+			return none, err
+		}
 		f, err = openAt(p.dir, p.base, flags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		made = err == nil
 		if errors.Is(err, unix.EEXIST) {
@@ -172,6 +178,11 @@ func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader,
 		}
 	}
 	defer f.Close()
+	if !made {
+		if err := p.toWrite(f); err != nil {
+			return none, err
+		}
+	}
 	if made || w.User != "" || w.Mode != 0 {
 		if err := t.dress(f, mode, uid, gid); err != nil {
 			return none, err
