@@ -6,8 +6,9 @@ if [ -r "/proc/$$/environ" ]; then
   [ -z "$cubby_path" ] || PATH=$cubby_path
   unset cubby_path
 fi
-# Root takes no programs from the home of another user, which its HOME may be.
-[ -O / ] && [ ! -O "$HOME" ] || for cubby_dir in "$HOME/.npm-global/bin" "$HOME/.local/bin"; do
+# Root takes no programs from a home that is not its own, which HOME may be: others can
+# write to theirs, and to /tmp.
+[ -O / ] && { [ "$HOME" != ~root ] || [ ! -O "$HOME" ]; } || for cubby_dir in "$HOME/.npm-global/bin" "$HOME/.local/bin"; do
   case ":$PATH:" in
     *":$cubby_dir:"*) ;;
     *) PATH=$cubby_dir:$PATH ;;

@@ -3,6 +3,7 @@ package guestd
 import (
 	"os"
 	osexec "os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,11 @@ func TestLoginShellKeepsItsPath(t *testing.T) {
 		t.Fatalf("the profile: %v, %v", info, err)
 	}
 	const usual = "/usr/local/bin:/usr/bin:/bin"
-	home := t.TempDir()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := me.HomeDir // root's programs are from its own home alone
 	programs := home + "/.local/bin:" + home + "/.npm-global/bin:"
 	for _, tt := range []struct{ name, path, want string }{
 		{"the sandbox's", programs + "/opt/go/bin:" + usual, programs + "/opt/go/bin:" + usual},

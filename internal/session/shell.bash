@@ -22,7 +22,8 @@ __cubby_say() { builtin printf 'cubby: session %s: %s\n' "$__cubby_name" "$1" >&
 __cubby_start_over() {
 	builtin trap - EXIT
 	builtin mapfile -d '' __cubby_environ </proc/self/environ
-	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+	# Not what PATH says, and before /usr/local, which is another user's in some images.
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin
 	builtin command mv -f -- "$__cubby_dir/state" "$__cubby_dir/state.bad"
 	builtin : >|"$__cubby_dir/loading"
 	exec env -i "${__cubby_environ[@]}" \
@@ -140,7 +141,7 @@ __cubby_save() {
 		__cubby_cwd=$__cubby_now
 	fi
 	if __cubby_print "$@" 2>/dev/null >|"$__cubby_dir/new"; then
-		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+		PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin
 		exec -c mv -f -- "$__cubby_dir/new" "$__cubby_dir/state"
 	fi
 	__cubby_say 'its state could not be saved; it stays as it was before this command'
