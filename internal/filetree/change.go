@@ -57,7 +57,7 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 	if err := p.toChange(); err != nil {
 		return none, err
 	}
-	d, err := t.makeDirAt(p.dir, p.base, mode, uid, gid)
+	d, err := t.makeDirFor(name, p.dir, p.base, mode, uid, gid)
 	if errors.Is(err, unix.EEXIST) && parents {
 		// Somebody else made it; a second look says what it is.
 		return t.Stat(context.Background(), name, true)
@@ -70,6 +70,15 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 		return none, err
 	}
 	return p.describe(name), nil
+}
+
+// makeDirFor makes one directory for a user, see [Tree.maker].
+func (t *Tree) makeDirFor(name string, dir *os.File, base string, mode fs.FileMode, uid, gid uint32) (*os.File, error) {
+	uid, gid, err := t.maker(name, dir, uid, gid)
+	if err != nil {
+		return nil, err
+	}
+	return t.makeDirAt(dir, base, mode, uid, gid)
 }
 
 // makeDirAt makes one directory and opens it.
@@ -123,7 +132,7 @@ func (t *Tree) makeParents(name string, uid, gid uint32) error {
 			p.close()
 			return err
 		}
-		d, err := t.makeDirAt(p.dir, p.base, 0o755, uid, gid)
+		d, err := t.makeDirFor(missing[i], p.dir, p.base, 0o755, uid, gid)
 		p.close()
 		if err == nil {
 			d.Close()

@@ -22,8 +22,8 @@ import (
 const maxEntries = 1_000_000
 
 // Extract unpacks a tar stream into a directory, which is made when missing.
-// Everything belongs to user, whatever the archive says; set-id bits are
-// dropped. Files replace files and symbolic links of the same name, and
+// Everything belongs to user, whatever the archive says, but what is made in
+// the system's directories, where it is root's; set-id bits are dropped. Files replace files and symbolic links of the same name, and
 // directories join directories.
 //
 // Names that are absolute or climb with "..", entries below a symbolic link
@@ -70,7 +70,7 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 		return err
 	}
 	defer forklock.Wait() // programs of the archive may be executed next
-	x := &extractor{ctx: ctx, tree: t, root: root, uid: uid, gid: gid}
+	x := &extractor{ctx: ctx, tree: t, at: name, root: root, uid: uid, gid: gid}
 	defer x.leave()
 	tr := tar.NewReader(r)
 	for entries := 0; ; entries++ {
@@ -110,6 +110,7 @@ func notTar(err error) error {
 type extractor struct {
 	ctx      context.Context
 	tree     *Tree
+	at       string // the name of root
 	root     *os.File
 	uid, gid uint32
 	total    int64 // bytes of all files so far, as their headers say
@@ -158,7 +159,7 @@ func (x *extractor) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeDir:
 		err = x.makeDir(dir, base, h)
 	case tar.TypeSymlink:
-		err = x.symlink(dir, base, h.Linkname)
+		err = x.symlink(dir, base, h)
 	case tar.TypeLink:
 		err = x.link(dir, base, h.Linkname)
 	default:
@@ -230,7 +231,7 @@ func (x *extractor) step(name string, make bool) (*os.File, error) {
 	for part := range strings.SplitSeq(name, "/") {
 		next, err := openDirAt(cur, part)
 		if errors.Is(err, unix.ENOENT) && make {
-			next, err = x.tree.makeDirAt(cur, part, 0o755, x.uid, x.gid)
+			next, err = x.tree.makeDirFor(path.Join(x.at, name), cur, part, 0o755, x.uid, x.gid)
 			if errors.Is(err, unix.EEXIST) {
 				next, err = openDirAt(cur, part)
 			}
@@ -250,7 +251,7 @@ func (x *extractor) step(name string, make bool) (*os.File, error) {
 }
 
 func (x *extractor) makeDir(dir *os.File, base string, h *tar.Header) error {
-	d, err := x.tree.makeDirAt(dir, base, h.FileInfo().Mode().Perm(), x.uid, x.gid)
+	d, err := x.tree.makeDirFor(path.Join(x.at, h.Name), dir, base, h.FileInfo().Mode().Perm(), x.uid, x.gid)
 	if errors.Is(err, unix.EEXIST) {
 		st, err := statAt(dir, base)
 		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -277,7 +278,8 @@ func (x *extractor) clear(dir *os.File, base string) error {
 	return err
 }
 
-func (x *extractor) symlink(dir *os.File, base, target string) error {
+func (x *extractor) symlink(dir *os.File, base string, h *tar.Header) error {
+	target := h.Linkname
 	if target == "" || strings.ContainsRune(target, 0) || len(target) >= MaxPath {
 		return errs.E(errs.Invalid, "the archive holds a symbolic link without a possible target")
 	}
@@ -287,10 +289,14 @@ func (x *extractor) symlink(dir *os.File, base, target string) error {
 	if err := unix.Symlinkat(target, int(dir.Fd()), base); err != nil {
 		return err
 	}
-	if x.tree.chown {
-		return unix.Fchownat(int(dir.Fd()), base, int(x.uid), int(x.gid), unix.AT_SYMLINK_NOFOLLOW)
+	if !x.tree.chown {
+		return nil
 	}
-	return nil
+	uid, gid, err := x.tree.maker(path.Join(x.at, h.Name), dir, x.uid, x.gid)
+	if err != nil {
+		return err
+	}
+	return unix.Fchownat(int(dir.Fd()), base, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW)
 }
 
 func (x *extractor) link(dir *os.File, base, target string) error {
@@ -344,7 +350,11 @@ func (x *extractor) file(dir *os.File, base string, h *tar.Header, r io.Reader) 
 	if err := sw.end(); err != nil {
 		return err
 	}
-	if err := x.tree.dress(f, h.FileInfo().Mode().Perm(), x.uid, x.gid); err != nil {
+	uid, gid, err := x.tree.maker(path.Join(x.at, h.Name), dir, x.uid, x.gid)
+	if err != nil {
+		return err
+	}
+	if err := x.tree.dress(f, h.FileInfo().Mode().Perm(), uid, gid); err != nil {
 		return err
 	}
 	if mt := h.ModTime; !mt.IsZero() && mt.Unix() >= 0 && mt.Before(time.Unix(1<<33, 0)) {

@@ -65,8 +65,15 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 		if w.User == "" {
 			uid, gid = p.st.Uid, p.st.Gid
 		}
-	} else if mode == 0 {
-		mode = 0o644
+	} else {
+		if mode == 0 {
+			mode = 0o644
+		}
+		if w.User == "" {
+			if uid, gid, err = t.maker(name, p.dir, uid, gid); err != nil {
+				return none, err
+			}
+		}
 	}
 	if w.Append && w.Replaces != nil {
 		return none, errs.E(errs.Invalid, "%s: what is appended replaces nothing", name)

@@ -88,7 +88,7 @@ func (p Publish) plan() (plan, error) {
 		path: "/", login: login, origin: origin,
 		argv: append([]string{"/bin/sh"}, script("publish", publishScript, to, p.Branch, p.Commit, p.Objects)[1:]...),
 		env: map[string]string{
-			"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "TMPDIR": "/tmp",
+			"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin", "HOME": "/nonexistent", "TMPDIR": "/tmp",
 			"LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "LD_AUDIT": "",
 			"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_COUNT": "0",
 		},

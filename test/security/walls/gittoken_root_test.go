@@ -23,7 +23,7 @@ spy=/workspace/spy dirs=$PATH PATH=/usr/bin:/bin
 printf '#!/bin/sh\n{ echo ran-as-$(/usr/bin/id -u); /usr/bin/env; } >> /tmp/seen\n[ ! -x /usr/bin/${0##*/} ] || exec /usr/bin/${0##*/} "$@"\n' > $spy
 chmod 755 $spy
 IFS=:
-for dir in $dirs $HOME/.local/bin $HOME/.npm-global/bin /workspace; do
+for dir in $dirs $HOME/.local/bin $HOME/.npm-global/bin /workspace /usr/local/bin; do
 	mkdir -p "$dir" 2> /dev/null
 	for name in git sh bash env sed mktemp rm ls cat git-remote-https git-remote-http; do cp $spy "$dir/$name" 2> /dev/null; done
 done
@@ -70,6 +70,15 @@ func TestTheCodingAgentDoesNotGetTheGitToken(t *testing.T) {
 			if _, err := c.GitClone(t.Context(), b.ID, client.GitCloneOptions{URL: url, Dest: "app", GitLogin: client.GitLogin{Token: token}}); err != nil {
 				t.Fatal(err)
 			}
+			for _, name := range []string{"git", "sh", "env", "sed", "mktemp", "rm", "git-remote-http"} {
+				if _, err := c.Files(b.ID).Write(t.Context(), "/usr/local/bin/"+name, strings.NewReader("#!/usr/bin/false\n"), client.WriteOptions{Mode: 0o755}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if owners := run("root", "/usr/bin/stat -c %u /usr/local/bin/* | /usr/bin/sort -u"); owners != "0\n" {
+				t.Errorf("what a caller puts into /usr/local/bin belongs to %q", owners)
+			}
+			run("root", "/usr/bin/chown 1000 /usr/local/bin/*") // as in an image
 			// The first plants it, and the second one's push meets all of it.
 			for range 2 {
 				done, err := c.Tasks(b.ID).Run(t.Context(), task.Options{Prompt: "x", Command: []string{"/bin/sh", "-c", tokenThief, "agent"}, Protocol: "json-lines", Cwd: "app"})
