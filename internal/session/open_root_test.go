@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/session"
@@ -38,5 +39,26 @@ func TestDirectoryThatWasNotGivenAway(t *testing.T) {
 	}
 	if dir, note := session.Open(home, session.Dir, "s", 1000, 1000); dir == "" || note != "" {
 		t.Errorf("Open = %q, %q", dir, note)
+	}
+}
+
+// TestAnotherDirectoryOfRootsIsNotGivenAway: the user renamed a directory in which root
+// had made one, and a session of that one's name made it the user's.
+func TestAnotherDirectoryOfRootsIsNotGivenAway(t *testing.T) {
+	home := t.TempDir()
+	own := filepath.Join(home, session.Dir, "1000")
+	roots := filepath.Join(own, "s")
+	for _, err := range []error{
+		os.MkdirAll(roots, 0o755), os.Chown(own, 1000, 1000), os.WriteFile(filepath.Join(roots, "tool"), nil, 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if dir, note := session.Open(home, session.Dir, "s", 1000, 1000); dir != "" || note == "" {
+		t.Errorf("Open = %q, %q", dir, note)
+	}
+	if st, err := os.Stat(roots); err != nil || st.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("root's directory is %+v, %v", st, err)
 	}
 }

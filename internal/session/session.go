@@ -170,9 +170,30 @@ func ownDir(root *os.Root, name string, uid, gid int) error {
 	case owned(st, uid):
 		return nil
 	}
-	// Made now, by another session at this moment, or by one whose agent was
-	// killed before it gave it away.
-	return plain(root.Lchown(name, uid, gid))
+	return giveAway(root, name, uid, gid)
+}
+
+// giveAway gives a directory of the agent's to its user: one that was made now, by
+// another session at this moment, or by one whose agent was killed before it did so. All
+// of those are empty. One that is not can be another one of root's, which the user has
+// brought here by renaming a directory above it.
+func giveAway(root *os.Root, name string, uid, gid int) error {
+	d, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return plain(err)
+	}
+	defer d.Close()
+	_, filled := d.Readdirnames(1)
+	st, err := d.Stat()
+	switch {
+	case err != nil:
+		return plain(err)
+	case owned(st, uid):
+		return nil
+	case !st.IsDir() || !owned(st, os.Geteuid()) || !errors.Is(filled, io.EOF):
+		return fmt.Errorf("%s is not a directory of uid %d", name, uid)
+	}
+	return plain(d.Chown(uid, gid))
 }
 
 // check is what keeps a state from being restored; nil also when there is none.
