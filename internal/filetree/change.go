@@ -37,12 +37,12 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 	if mode &= fs.ModePerm; mode == 0 {
 		mode = 0o755
 	}
-	p, err := t.findToChange(name, parents)
+	p, err := t.findToChange(name, parents, uid)
 	if errors.Is(err, unix.ENOENT) && parents {
 		if err := t.makeParents(path.Dir(name), uid, gid); err != nil {
 			return none, err
 		}
-		p, err = t.findToChange(name, parents)
+		p, err = t.findToChange(name, parents, uid)
 	}
 	if err != nil {
 		return none, missingParent(name, err)
@@ -124,7 +124,7 @@ func (t *Tree) makeParents(name string, uid, gid uint32) error {
 		name = path.Dir(name)
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
-		p, err := t.findToChange(missing[i], true)
+		p, err := t.findToChange(missing[i], true, uid)
 		if err != nil {
 			return err
 		}
@@ -157,12 +157,12 @@ func (t *Tree) Rename(ctx context.Context, from, to string, replace bool) (none 
 	if err := t.guard(); err != nil {
 		return none, err
 	}
-	src, err := there(t.findToChange(from, false))
+	src, err := there(t.findToChange(from, false, sandbox.UserID))
 	if err != nil {
 		return none, classify(from, err)
 	}
 	defer src.close()
-	dst, err := t.findToChange(to, false)
+	dst, err := t.findToChange(to, false, sandbox.UserID)
 	if err != nil {
 		return none, classify(to, err)
 	}
@@ -233,7 +233,7 @@ func (t *Tree) Remove(ctx context.Context, name string, recursive bool) error {
 	if err != nil {
 		return err
 	}
-	p, err := there(t.findToChange(name, false))
+	p, err := there(t.findToChange(name, false, sandbox.UserID))
 	if err != nil {
 		return classify(name, err)
 	}

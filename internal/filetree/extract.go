@@ -56,7 +56,7 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 	if err := t.makeParents(name, uid, gid); err != nil {
 		return err
 	}
-	p, err := there(t.findToChange(name, true))
+	p, err := there(t.findToChange(name, true, uid))
 	if err != nil {
 		return err
 	}

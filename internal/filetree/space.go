@@ -210,9 +210,10 @@ func (p *place) kind() uint32 { return p.st.Mode & unix.S_IFMT }
 // no error while its directory is.
 func (t *Tree) find(name string, follow bool) (*place, error) { return t.findBy(name, follow, nil) }
 
-// findToChange is find of what is to be changed.
-func (t *Tree) findToChange(name string, follow bool) (*place, error) {
-	if !t.chown { // whoever works here is no more than those whose links there are
+// findToChange is find of what is to be changed for a user. Where that is root, or where
+// whoever works here is not, there is no line between them and those who make links.
+func (t *Tree) findToChange(name string, follow bool, uid uint32) (*place, error) {
+	if !t.chown || uid == 0 {
 		return t.find(name, follow)
 	}
 	return t.findBy(name, follow, &trail{})

@@ -143,6 +143,9 @@ func TestALinkOfAnotherUserLeadsOnlyWhereThatUserMayWrite(t *testing.T) {
 			}
 		})
 	}
+	if err := write(link("l", roots+"/new9", user), sandbox.FileWrite{Maker: "root"}); err != nil {
+		t.Errorf("for root: %v", err)
+	}
 	for name, at := range map[string]string{"root's own link": filepath.Join(top, "link") + "/new7", "no link": roots + "/new8"} {
 		_ = os.Symlink(roots, filepath.Join(top, "link"))
 		if err := write(at, sandbox.FileWrite{}); err != nil {

@@ -43,12 +43,12 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if err := t.guard(); err != nil {
 		return none, err
 	}
-	p, err := t.findToChange(name, true)
+	p, err := t.findToChange(name, true, uid)
 	if errors.Is(err, unix.ENOENT) && w.Parents {
 		if err := t.makeParents(path.Dir(name), uid, gid); err != nil {
 			return none, err
 		}
-		p, err = t.findToChange(name, true)
+		p, err = t.findToChange(name, true, uid)
 	}
 	if err != nil {
 		return none, missingParent(name, err)
