@@ -189,8 +189,8 @@ func TestSentriesOfWakesAndRestores(t *testing.T) {
 	r.do("Stop", r.d.Stop(r.ctx, r.h, time.Second))
 	r.awaitSentry()
 	r.do("Start", r.d.Start(r.ctx, r.h)) // with the files of its root, which no sentry has
-	if id := r.d.box(r.spec.UID).runtimeID(); id != string(r.spec.UID) {
-		t.Errorf("it began as %s, and not anew", id)
+	if b := r.d.box(r.spec.UID); b.runtimeID() != b.runID() {
+		t.Errorf("it began as %s, and not anew", b.runtimeID())
 	}
 	if out, _ := r.exec("root", "cat /etc/kept"); out != "kept\n" {
 		t.Errorf("of its root there is %q", out)
@@ -240,8 +240,8 @@ func TestMemoryIsVerifiedOnce(t *testing.T) {
 	if read := haveRead(t) - before; read < status.MemoryOnDisk/2 || read > status.MemoryOnDisk*3/2 {
 		t.Errorf("%d bytes were read to wake from a memory of %d", read, status.MemoryOnDisk)
 	}
-	if id := r.d.box(r.spec.UID).runtimeID(); id != string(r.spec.UID) {
-		t.Errorf("it woke as %s", id)
+	if b := r.d.box(r.spec.UID); b.runtimeID() != b.runID() {
+		t.Errorf("it woke as %s", b.runtimeID())
 	}
 	r.alive()
 }
