@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type listed struct{ box, threadID, runID, assistantID, checkpointID, taskID stri
 const (
 	largeRows = 40
 	largeRow  = 512 << 10
+	longNames = 1000 // rows that have nothing but names
 )
 
 // fill gives a stopped daemon's tenant rows of every kind that lists are made of, as
@@ -104,6 +106,25 @@ func fill(t *testing.T, dir, box string) (l listed) {
 		must(s.CreateSnapshot(ctx, n))
 		must(s.ReadySnapshot(ctx, n.UID, 1, 0))
 	}
+	for range 15 { // an assistant keeps 8 MiB of versions
+		_, err := s.ChangeAssistant(ctx, "acme", l.assistantID, func(*conversation.Assistant) error { return nil })
+		must(err)
+	}
+	quarter := json.RawMessage(`"` + text[:largeRow/4] + `"`)
+	for i := range largeRows {
+		must(s.CreateCron(ctx, conversation.Cron{
+			ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Tenant: "acme", AssistantID: l.assistantID, Schedule: "0 0 1 1 *",
+			Run: conversation.CronRun{Metadata: map[string]json.RawMessage{"large": quarter}}, Metadata: map[string]json.RawMessage{"large": quarter},
+		}, 0))
+		item := conversation.Item{Namespace: []string{"large"}, Key: strconv.Itoa(i), Value: json.RawMessage(`{"large":` + string(raw) + `}`)}
+		must(s.SetItem(ctx, "acme", item, store.ItemBounds{}))
+	}
+	name := strings.Repeat("n", 1000)
+	for i := range longNames {
+		item := conversation.Item{Namespace: []string{"long", fmt.Sprintf("%d-%s", i, name)}, Key: name, Value: json.RawMessage(`{}`)}
+		must(s.SetItem(ctx, "acme", item, store.ItemBounds{}))
+		must(s.AddWebhookMessage(ctx, store.WebhookMessage{ID: strconv.Itoa(i), Tenant: "acme", Subject: "/threads/" + name, URL: "http://127.0.0.1:1/" + name + name}))
+	}
 	exports := make([]store.Export, 5000)
 	for i := range exports {
 		exports[i] = store.Export{Path: fmt.Sprintf("/workspace/%s/%d", strings.Repeat("d/", 1000), i), Kind: sandbox.RegularFile, At: now}
@@ -177,7 +198,13 @@ func listRoutes(t *testing.T) (list []operation) {
 // change something in another way, act: what they answer with was just made.
 var searches = []string{
 	"/agent/assistants/search", "/agent/assistants/{assistant_id}/versions", "/agent/threads/search", "/agent/threads/{thread_id}/history",
-	"/agent/threads/{thread_id}/state/checkpoint",
+	"/agent/threads/{thread_id}/state/checkpoint", "/agent/runs/crons/search", "/agent/store/items/search", "/agent/store/namespaces",
+}
+
+// light are the lists whose elements are small, so that it takes many clients to show what
+// each of them holds.
+var light = []string{
+	"/agent/assistants/{assistant_id}/versions", "/agent/runs/crons/search", "/agent/store/items/search", "/agent/store/namespaces", "/v1/webhooks/messages",
 }
 
 var acts = []string{
@@ -213,12 +240,19 @@ func TestListsThatNobodyReads(t *testing.T) {
 		"tenant": "acme", "seq": "1",
 	}
 	for _, op := range listRoutes(t) {
+		clients := 24
+		if slices.Contains(light, op.path) {
+			clients = 150
+		}
 		switch {
 		case slices.Contains(elsewhere, op.path):
 			continue
 		case op.method == "GET":
 			if strings.HasPrefix(op.path, "/sandbox/") {
 				op.query = strings.ReplaceAll(op.query, "1000", "200") // the most of that dialect
+			}
+			if op.path == "/agent/store/items" {
+				op.query = "?namespace=large&key=0"
 			}
 			op.path += op.query
 		case op.method == "POST" && slices.Contains(searches, op.path):
@@ -245,7 +279,7 @@ func TestListsThatNobodyReads(t *testing.T) {
 		}
 		var mu sync.Mutex
 		statuses := map[string]int{}
-		crowd(24, func() {
+		crowd(clients, func() {
 			status := d.get(token, fmt.Sprintf("%s %s HTTP/1.1\r\nContent-Length: %d", op.method, op.path, len(op.body)), op.body)
 			mu.Lock()
 			defer mu.Unlock()
