@@ -29,6 +29,10 @@ OMITTED = {
         ("get-settings", "change-settings", "replace-settings", "clear-settings", "list-models", "test-settings"),
         "cubby settings has it; a program that runs sandboxes sets no models",
     ),
+    **dict.fromkeys(
+        ("list-webhook-messages", "renew-webhook-secret"),
+        "webhooks are for runs of the agent, which the clients of LangGraph begin",
+    ),
     **{
         o.id: "it is the interface of another system, whose clients call it"
         for o in OPERATIONS

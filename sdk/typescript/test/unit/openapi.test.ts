@@ -18,6 +18,12 @@ const omitted: Record<string, string> = {
     ),
   ),
   ...Object.fromEntries(
+    ['list-webhook-messages', 'renew-webhook-secret'].map((id) => [
+      id,
+      'webhooks are for runs of the agent, which the clients of LangGraph begin',
+    ]),
+  ),
+  ...Object.fromEntries(
     operationIds
       .filter((id) => /^(?:sandboxed|ecs|sandbox-agent|langgraph)-/.test(id))
       .map((id) => [id, 'it is the interface of another system, whose clients call it']),
