@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/seal"
@@ -312,5 +313,27 @@ func TestCheck(t *testing.T) {
 	s = New(Config{Private: loopback})
 	if s.Check("http://127.0.0.1/") != nil || s.Check("http://[::ffff:127.0.0.1]/") != nil || s.Check("http://10.0.0.1/") == nil {
 		t.Error("a network that is allowed is not, or another one is")
+	}
+}
+
+// memory counts what is charged.
+type memory int64
+
+func (m *memory) Charge(_ context.Context, bytes int64) error { *m += memory(bytes); return nil }
+
+func (m *memory) Hold(context.Context, int64) (func(), error) { panic("a list is charged") }
+
+// TestListedMessagesAreCharged: a page of long messages counts against its caller's memory.
+func TestListedMessagesAreCharged(t *testing.T) {
+	w := newWorld(t)
+	var charged memory
+	w.cfg.Budget = budget.New(&charged)
+	long := "https://example.com/" + strings.Repeat("x", 2000)
+	for range 20 {
+		w.add("acme", long)
+	}
+	ctx := auth.WithPrincipal(t.Context(), auth.Principal{Name: "web", Tenant: "acme"})
+	if list, err := New(w.cfg).Messages(ctx, 20, 0); err != nil || len(list) != 20 || int(charged) < 20*len(long) {
+		t.Errorf("%d messages, charged for %d bytes, %v", len(list), charged, err)
 	}
 }
