@@ -116,7 +116,7 @@ func seed(ctx context.Context, dir string, n int) (ids []string, err error) {
 				return err
 			}
 			for _, to := range []sandbox.State{sandbox.Running, sandbox.Stopped} {
-				if _, err := db.Move(ctx, box.UID, to, store.Change{}); err != nil {
+				if _, err := db.Move(ctx, box.UID, to, store.Change{Why: sandbox.Why{Cause: sandbox.CauseRequest}}); err != nil {
 					return err
 				}
 			}

@@ -105,7 +105,7 @@ func TestFsyncTellsOfAFailedDisk(t *testing.T) {
 				if isolation == "gvisor" {
 					excused = excused && slices.Contains(inGVisorsMemory, call)
 				} else {
-					excused = excused && call == "sync_file_range" // the kernel's overlay has no pages of its own
+					excused = call == "sync_file_range" // it commits nothing, and the host may have written the pages before
 				}
 				if result == "fine" && !excused {
 					t.Errorf("%s succeeds", what)
@@ -178,7 +178,8 @@ func restart(t *testing.T, c *api.Client, id, mnt string) {
 		if err == nil {
 			_, err = c.Exec(t.Context(), id, api.ExecOptions{Argv: []string{"true"}})
 		}
-		if err != nil && !errors.Is(err, api.Capacity) {
+		// Room is looked at now and then, and what else has the mount lets go of it soon.
+		if err != nil && !errors.Is(err, api.Capacity) && !errors.Is(err, api.Unavailable) {
 			t.Fatal(err)
 		}
 		return err == nil
