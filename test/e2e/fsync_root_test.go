@@ -169,9 +169,13 @@ func shutDown(t *testing.T, mnt string) {
 // have room.
 func restart(t *testing.T, c *api.Client, id, mnt string) {
 	t.Helper()
-	if _, err := c.Stop(t.Context(), id, 0); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, time.Minute, "the sandbox stops", func() bool { // not while its disk is held
+		_, err := c.Stop(t.Context(), id, 0)
+		if err != nil && !errors.Is(err, api.Capacity) && !errors.Is(err, api.Unready) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	eventually(t, time.Minute, "the disk is unmounted", func() bool { return len(harness.MountsBelow(filepath.Dir(mnt))) == 0 })
 	eventually(t, time.Minute, "the sandbox works", func() bool {
 		_, err := c.Start(t.Context(), id)
