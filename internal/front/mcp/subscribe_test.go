@@ -20,7 +20,7 @@ func TestSubscribeToARunningCommand(t *testing.T) {
 		c := client{url: d.URL, version: version, thread: "mine"}
 		c.options.ResourceUpdatedHandler = func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { updated <- r.Params.URI }
 		s := c.connect(t)
-		if caps := s.InitializeResult().Capabilities; caps.Resources == nil || !caps.Resources.Subscribe || caps.Completions == nil || caps.Prompts != nil || caps.Logging != nil {
+		if caps := s.InitializeResult().Capabilities; caps.Resources == nil || !caps.Resources.Subscribe || caps.Completions == nil || caps.Prompts != nil {
 			t.Errorf("the capabilities are %+v", caps)
 		}
 		id := begin(t, s)
