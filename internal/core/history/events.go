@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -146,6 +147,21 @@ func (f *Follower) Follow(ctx context.Context, id string, after int64, kinds ...
 	}
 }
 
+// batchPause is the least time between two batches of events for one follower. Those of
+// a busy sandbox would else wake each of its followers for each of its events, which takes
+// the processor from others. An event after a silence is told at once.
+const batchPause = 50 * time.Millisecond
+
+// lastOf is the place of the last event of the kinds that are wanted, -1 for none.
+func lastOf(events []Told, kinds []string) int {
+	for i, e := range slices.Backward(events) {
+		if kindIn(e.Kind, kinds) {
+			return i
+		}
+	}
+	return -1
+}
+
 func (h *Events) follow(ctx context.Context, id string, after int64, kinds []string, yield func(Told) bool) error {
 	if err := checkKinds(kinds); err != nil {
 		return err
@@ -165,7 +181,7 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 	// The end of a sandbox is committed together with its event, and so is that of a
 	// command: a read that begins after all of them were seen has every event.
 	look, over := true, false
-	var deadline time.Time // for commands whose sandbox has ended
+	var deadline, told time.Time // for commands whose sandbox has ended; of the newest batch
 	for {
 		events, read, err := h.next(ctx, tail, b.UID, after, over)
 		if err != nil {
@@ -180,9 +196,11 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 			return err
 		}
 		left := false
-		for _, e := range events {
+		last := lastOf(events, kinds)
+		for i, e := range events {
 			after = e.Cursor
 			look = look || e.Kind == event.SandboxDestroyed || e.Kind == event.SandboxFailed
+			e.More = i < last
 			if left = kindIn(e.Kind, kinds) && !yield(e); left {
 				break
 			}
@@ -193,6 +211,7 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 		case left:
 			return nil
 		case len(events) > 0: // a page may be short because its events are long
+			told = time.Now()
 			continue
 		case over:
 			return nil
@@ -219,6 +238,9 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 		}
 		select {
 		case <-more:
+			if !gate.Sleep(ctx, batchPause-time.Since(told)) {
+				return ctx.Err()
+			}
 		case <-again:
 		case <-ctx.Done():
 			return ctx.Err()

@@ -11,6 +11,8 @@ import (
 // Told is an event that is told to all who follow it.
 type Told struct {
 	sandbox.Event
+	// More: another event follows at once. What is sent can wait for it.
+	More bool
 
 	form *form
 }
@@ -32,7 +34,7 @@ func (t Told) Form(encode func(sandbox.Event) ([]byte, error)) ([]byte, error) {
 func tell(events []sandbox.Event) []Told {
 	list := make([]Told, len(events))
 	for i, e := range events {
-		list[i] = Told{e, new(form)}
+		list[i] = Told{Event: e, form: new(form)}
 	}
 	return list
 }

@@ -93,3 +93,35 @@ func TestFollowersFarApart(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLastOfABatchSaysSo: what is sent is held back until the event that says that no
+// other one follows at once, also where the last ones are of kinds that nobody wants.
+func TestTheLastOfABatchSaysSo(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	for i := range 5 {
+		w.noteWrite(b, fmt.Sprint(i))
+	}
+	w.move(b, sandbox.Destroyed, event.Destroyed{})
+	for kind, want := range map[string]string{"": "11111110", event.SandboxStarted: "0"} {
+		var kinds []string
+		if kind != "" {
+			kinds = []string{kind}
+		}
+		got := ""
+		f, err := w.Follower(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range f.Follow(w.ctx, "a", 0, kinds...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += map[bool]string{true: "1", false: "0"}[e.More]
+		}
+		f.Leave()
+		if got != want {
+			t.Errorf("of %q more follow: %s, want %s", kind, got, want)
+		}
+	}
+}

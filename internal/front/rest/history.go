@@ -129,7 +129,12 @@ func (d *door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 		source := func(ctx context.Context) iter.Seq2[history.Told, error] {
 			return follower.Follow(ctx, in.ID, after, in.Kinds...)
 		}
-		send := func(e history.Told) error { return s.SendEncoded(e.Form(encodedEvent)) }
+		send := func(e history.Told) error {
+			if e.More {
+				return s.WriteEncoded(e.Form(encodedEvent))
+			}
+			return s.SendEncoded(e.Form(encodedEvent))
+		}
 		err = sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, send, s.Ping)
 		if err == nil {
 			err = s.Send(sse.NoID, "end", struct{}{})

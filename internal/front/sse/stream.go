@@ -66,13 +66,19 @@ func Encode(id int64, name string, data any) ([]byte, error) {
 
 // SendEncoded writes what [Encode] made, if it did, and flushes it.
 func (s *Stream) SendEncoded(event []byte, err error) error {
-	if err != nil {
-		return err
-	}
-	if _, err := s.w.Write(event); err != nil {
+	if err := s.WriteEncoded(event, err); err != nil {
 		return err
 	}
 	return s.control.Flush()
+}
+
+// WriteEncoded is [Stream.SendEncoded] of an event that another one follows at once: it
+// is flushed with that.
+func (s *Stream) WriteEncoded(event []byte, err error) error {
+	if err == nil {
+		_, err = s.w.Write(event)
+	}
+	return err
 }
 
 func encode(b *bytes.Buffer, id int64, name string, data any) error {
