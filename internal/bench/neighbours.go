@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,7 @@ type neighbours struct {
 	quiet, busy *client.Client
 	boxes       []string // of the busy one
 	http        *http.Client
+	followed    atomic.Int64 // the newest event that was seen
 }
 
 // neighbourLoads are what the busy tenant does; each goes on until its context ends.
@@ -219,15 +221,19 @@ func (n *neighbours) search(ctx context.Context) error {
 	return group.Wait()
 }
 
-// follow has a sandbox write files, and many streams of its events open.
+// follow has a sandbox run commands, and many streams of its events open, from those on
+// that the streams before have seen.
 func (n *neighbours) follow(ctx context.Context) error {
 	id := n.boxes[0]
 	group, within := errgroup.WithContext(ctx)
 	for range neighbourStreams {
 		group.Go(func() error {
-			for _, err := range n.busy.FollowEvents(within, id, 0) {
+			for e, err := range n.busy.FollowEvents(within, id, n.followed.Load()) {
 				if err != nil {
 					return unlessOver(ctx, err)
+				}
+				for was := n.followed.Load(); was < e.Cursor && !n.followed.CompareAndSwap(was, e.Cursor); {
+					was = n.followed.Load()
 				}
 			}
 			return unlessOver(ctx, errors.New("a stream of events ended"))
