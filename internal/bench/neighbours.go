@@ -77,6 +77,7 @@ func (b *bench) neighbours(ctx context.Context) error {
 		http: new(http.Client),
 	}
 	defer func() { n.quiet.Close(); n.busy.Close(); n.http.CloseIdleConnections() }()
+	defer n.leave()
 	if err := n.settle(ctx); err != nil {
 		return err
 	}
@@ -105,6 +106,17 @@ func (b *bench) neighbours(ctx context.Context) error {
 	s.Note = fmt.Sprintf("The other tenant has %d sandboxes of each isolation, all of which make the first three kinds of load. "+
 		"Blocks of ten commands without the load and with it take turns. Figures hold for a machine that does nothing else.", neighbourBoxes)
 	return nil
+}
+
+// leave destroys the sandboxes of the busy tenant: they would outlive the daemon.
+func (n *neighbours) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, id := range n.boxes {
+		if err := n.busy.Destroy(ctx, id); err != nil {
+			n.note("destroy: %v", err)
+		}
+	}
 }
 
 // settle makes what the busy tenant has.
