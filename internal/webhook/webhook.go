@@ -3,9 +3,9 @@
 // in the store from when they are added: a daemon that is killed leaves them to the next
 // one, and a receiver may see one twice, with the same id.
 //
-// Whoever names a URL could use the daemon to reach what it reaches: it connects to the
-// public Internet and the networks that the operator allows, follows no redirect, uses no
-// proxy, and tells nothing of an answer but its status.
+// A URL must not turn the daemon into a way to internal services. The sender connects
+// only to the public Internet and the networks that the operator allows, follows no
+// redirect, uses no proxy, and reports only the status of an answer.
 package webhook
 
 import (
